@@ -1,0 +1,39 @@
+# Everything runs in a virtual environment of its own, .venv, which is made when it is first needed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint types bench clean
+
+help:  ## List the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+install: $(STAMP)  ## Make .venv and install n3net into it
+
+$(STAMP): pyproject.toml setup.py constraints.txt $(wildcard src/n3net/matching/kernel/*)
+	@echo "Installing n3net into $(VENV) (the first time fetches PyTorch, a few minutes) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --progress-bar on -c constraints.txt torch numpy
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --progress-bar on -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(STAMP)  ## Draw hard, stochastic and continuous selection as paths on the simplex
+	$(BIN)/n3net demo
+
+lint: $(STAMP)  ## Check style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)  ## Check types
+	$(BIN)/mypy
+
+test: lint types  ## Check style and types, and run all tests
+	$(BIN)/pytest
+
+bench: $(STAMP)  ## Measure speed and memory, as ratios
+	$(BIN)/n3net bench
+
+clean:  ## Remove what the other targets made
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache src/*.egg-info src/n3net/*.so

@@ -1,0 +1,26 @@
+"""Differentiable k-nearest-neighbour selection for PyTorch, and networks built on it."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from n3net.version import __version__
+
+if TYPE_CHECKING:
+    from n3net.selection import select
+
+__all__ = ["__version__", "select"]
+
+# Public names are imported when they are first used, so that `n3net --help` does not wait for torch.
+_HOME = {"select": "n3net.selection"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'n3net' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

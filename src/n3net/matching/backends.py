@@ -1,0 +1,81 @@
+"""The backends by name. Each has ``distances``, ``aggregate`` and ``neighbors``, and says why it cannot run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from n3net.matching import native, reference, tiled
+from n3net.matching.grid import Grid
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One way to compute matching on images; see ``reference.py`` for what the functions mean."""
+
+    name: str
+    why_not: Callable[[Tensor, str], str | None]
+    distances: Callable[[Tensor, Grid], Tensor]
+    aggregate: Callable[..., Tensor]
+    fused: Callable[..., Tensor] | None = None
+
+    def neighbors(
+        self,
+        embedding: Tensor,
+        scale: Tensor,
+        strength: Tensor,
+        values: Tensor,
+        grid: Grid,
+        k: int,
+        *,
+        euclidean: bool,
+        **rule: Any,
+    ) -> Tensor:
+        """Distances, logits ``-scale * d``, selection and aggregation: (B, C, H, W) -> (B, k C, H, W)."""
+        if self.fused is not None and not torch.is_grad_enabled():
+            return self.fused(embedding, scale, strength, values, grid, k, euclidean=euclidean, **rule)
+        d = self.distances(embedding, grid)  # (B, Qh, Qw, M)
+        d = root(d) if euclidean else d
+        return self.aggregate(-scale[..., None] * d, strength, values, grid, k, **rule)
+
+
+def root(d: Tensor) -> Tensor:
+    """Square root whose gradient at 0 is 0, where a slot is no candidate or two patches are the same."""
+    zero = d == 0
+    return torch.where(zero, 0, torch.where(zero, 1, d).sqrt())
+
+
+BACKENDS = {
+    backend.name: backend
+    for backend in (
+        Backend("reference", reference.why_not, reference.distances, reference.aggregate),
+        Backend(
+            "dense",
+            tiled.why_not,
+            partial(tiled.distances, tile=None),
+            partial(tiled.aggregate, tile=None),
+        ),
+        Backend("tiled", tiled.why_not, tiled.distances, tiled.aggregate, tiled.neighbors),
+        Backend("native", native.why_not, native.distances, native.aggregate, native.neighbors),
+    )
+}
+
+
+def choose(name: str, values: Tensor, grid: Grid, rule: str) -> Backend:
+    """The backend of that name, or for ``"auto"`` the fastest one that can run here."""
+    if name == "auto":
+        if native.why_not(values, rule) is None:
+            return BACKENDS["native"]
+        small = not torch.compiler.is_exporting() and max(grid.query_rows, grid.query_cols) <= tiled.MAX_DENSE
+        return BACKENDS["dense" if small else "tiled"]
+    if name not in BACKENDS:
+        raise ValueError(f"backend: expected 'auto' or one of {', '.join(map(repr, BACKENDS))}, got {name!r}")
+    reason = BACKENDS[name].why_not(values, rule)
+    if reason is not None:
+        raise ValueError(f"backend {name!r} cannot run: {reason}")
+    return BACKENDS[name]

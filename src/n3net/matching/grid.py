@@ -1,0 +1,146 @@
+"""Who is compared with whom: patches on a stride grid, each with a window of candidates.
+
+| letter | meaning                                                          |
+|--------|------------------------------------------------------------------|
+| B      | batch                                                            |
+| C      | channels                                                         |
+| s      | pixels along one side of a cell                                  |
+| m      | cells along one side of a patch                                  |
+| G      | cells along an axis of the image                                 |
+| Q      | patches (queries) along an axis, G - m + 1                       |
+| w, M   | patches along one side of a window, slots of a window (M = w²)   |
+| F      | features of a cell, C s²                                         |
+
+A patch of P = m s pixels on a grid of stride s is m x m whole cells. Slot (i, j) of the window of query q is the
+patch ``start(q) + (i, j)``. A slot that lies outside the image, or is the query itself, is not a candidate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+Border = Literal["shift", "clip"]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The cells of an image and the windows of its patches.
+
+    Args:
+        rows, cols: cells of the image.
+        cell: s, pixels along one side of a cell.
+        patch: m, cells along one side of a patch.
+        window: w, patches along one side of a window.
+        border: ``"shift"`` moves a window inwards where it would stick out of the image, so that queries at the border
+            have as many candidates as the others; ``"clip"`` cuts it off there.
+    """
+
+    rows: int
+    cols: int
+    cell: int
+    patch: int
+    window: int
+    border: Border = "shift"
+
+    @property
+    def query_rows(self) -> int:
+        return self.rows - self.patch + 1
+
+    @property
+    def query_cols(self) -> int:
+        return self.cols - self.patch + 1
+
+    @property
+    def slots(self) -> int:
+        return self.window * self.window
+
+    def start(self, queries: int, device: torch.device) -> Tensor:
+        """First patch of the window of each query along one axis -> (Q,)."""
+        first = torch.arange(queries, device=device) - self.window // 2
+        if self.border == "clip":
+            return first
+        return torch.minimum(first.clamp(min=0), torch.zeros_like(first) + torch.sym_max(queries - self.window, 0))
+
+    def candidates(self, device: torch.device) -> Tensor:
+        """True where a slot is a candidate -> (Qh, Qw, M)."""
+        q_rows, q_cols = self.query_rows, self.query_cols
+        y = self._patches(q_rows, device)  # (Qh, w)
+        x = self._patches(q_cols, device)  # (Qw, w)
+        inside_y, inside_x = (y >= 0) & (y < q_rows), (x >= 0) & (x < q_cols)
+        itself_y = y == torch.arange(q_rows, device=device)[:, None]
+        itself_x = x == torch.arange(q_cols, device=device)[:, None]
+        inside = inside_y[:, None, :, None] & inside_x[None, :, None, :]  # (Qh, Qw, w, w)
+        itself = itself_y[:, None, :, None] & itself_x[None, :, None, :]
+        return (inside & ~itself).flatten(-2)
+
+    def fewest_candidates(self) -> int:
+        """Candidates of the query that has fewest of them."""
+        if self.border == "shift":
+            along = [min(self.window, q) for q in (self.query_rows, self.query_cols)]
+        else:
+            before, after = self.window // 2, self.window - 1 - self.window // 2
+            along = [1 + min(before, after, q - 1) for q in (self.query_rows, self.query_cols)]
+        return along[0] * along[1] - 1
+
+    def coverage(self, device: torch.device, dtype: torch.dtype) -> Tensor:
+        """In how many patches a cell lies -> (Gh, Gw)."""
+
+        def along(cells: int, queries: int) -> Tensor:
+            c = torch.arange(cells, device=device)
+            first = (c - (self.patch - 1)).clamp(min=0)
+            return torch.minimum(c, torch.zeros_like(c) + (queries - 1)) - first + 1
+
+        return (along(self.rows, self.query_rows)[:, None] * along(self.cols, self.query_cols)).to(dtype)
+
+    def _patches(self, queries: int, device: torch.device) -> Tensor:
+        return self.start(queries, device)[:, None] + torch.arange(self.window, device=device)  # (Q, w)
+
+
+def grid_for(height: int, width: int, patch_size: int, stride: int, window: int, border: Border) -> Grid:
+    """The grid of an image whose size :func:`pad` has made fit; where P is not m s, of its im2col (s = 1, m = 1)."""
+    if patch_size % stride == 0:
+        return Grid(height // stride, width // stride, stride, patch_size // stride, window, border)
+    rows, cols = (height - patch_size) // stride + 1, (width - patch_size) // stride + 1
+    return Grid(rows, cols, 1, 1, window, border)
+
+
+def padding(height: int, width: int, patch_size: int, stride: int) -> tuple[int, int, int, int]:
+    """Zeros (left, right, top, bottom) that make (size - P) a multiple of s: half before, the larger half after."""
+
+    def missing(size: int) -> int:
+        if size < patch_size:
+            return patch_size - size
+        return (patch_size - size) % stride
+
+    x, y = missing(width), missing(height)
+    return x // 2, x - x // 2, y // 2, y - y // 2
+
+
+def pad(image: Tensor, pads: tuple[int, int, int, int]) -> Tensor:
+    return image if pads == (0, 0, 0, 0) else F.pad(image, pads)
+
+
+def crop(image: Tensor, pads: tuple[int, int, int, int]) -> Tensor:
+    left, right, top, bottom = pads
+    if pads == (0, 0, 0, 0):
+        return image
+    return image[..., top : image.shape[-2] - bottom, left : image.shape[-1] - right]
+
+
+def im2col(image: Tensor, patch_size: int, stride: int) -> Tensor:
+    """All patches as the pixels of a smaller image, (B, C, H, W) -> (B, C P², Qh, Qw)."""
+    rows = (image.shape[-2] - patch_size) // stride + 1
+    return F.unfold(image, patch_size, stride=stride).unflatten(-1, (rows, -1))
+
+
+def col2im(patches: Tensor, height: int, width: int, patch_size: int, stride: int) -> Tensor:
+    """The reverse of :func:`im2col`, averaging where patches overlap; pixels in no patch are 0."""
+    size = (height, width)
+    total = F.fold(patches.flatten(-2), size, patch_size, stride=stride)
+    ones = patches.new_ones(1, patch_size**2, patches.shape[-2] * patches.shape[-1])
+    return total / F.fold(ones, size, patch_size, stride=stride).clamp(min=1)

@@ -1,0 +1,176 @@
+// The compiled CPU engine behind a plain C ABI: raw pointers in, raw pointers out, no headers of PyTorch.
+//
+// The engine itself is engine.inc, compiled once for each instruction set that this compiler and processor
+// family know; the best one that the machine has is chosen when a function is called.
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <new>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#if !defined(__GNUC__)
+#error "the kernel needs the vector types of GCC or Clang"
+#endif
+
+namespace {
+
+// One image batch and its grid. Mirrors `Problem` in native.py.
+struct Problem {
+    int64_t batch;
+    int64_t rows, cols;     // cells of the grid, G_h x G_w
+    int64_t cell;           // pixels along one side of a cell, s
+    int64_t patch;          // cells along one side of a patch, m
+    int64_t window;         // patches along one side of a window
+    int64_t clip;           // border: 0 shifts the window inwards, 1 cuts it off
+    int64_t embedding;      // channels that are compared
+    int64_t channels;       // channels that are aggregated, C
+    int64_t k;
+    int64_t euclidean;      // n3_neighbors: take the root of the squared distance
+    int64_t hard;           // 1: k nearest neighbours, 0: the continuous relaxation
+    int64_t threads;
+};
+
+// Runs body(i) for i in [0, n) on up to `threads` threads, this one among them. What body(i) writes must not depend
+// on who runs it, so that the result is the same to the last bit for any number of threads.
+template <class MakeBody> void parallel(int64_t n, int64_t threads, MakeBody make_body) {
+    std::atomic<int64_t> next{0};
+    std::atomic<bool> failed{false};
+    auto work = [&] {
+        try {
+            auto body = make_body();
+            for (int64_t i; (i = next.fetch_add(1)) < n;) body(i);
+        } catch (const std::exception &) {
+            failed = true;
+        }
+    };
+    std::vector<std::thread> pool;
+    for (int64_t t = 1; t < (threads < n ? threads : n); ++t) {
+        try {
+            pool.emplace_back(work);
+        } catch (const std::exception &) {
+            break;  // no further thread to be had: go on with those that run
+        }
+    }
+    work();
+    for (auto &thread : pool) thread.join();
+    if (failed) throw std::bad_alloc();
+}
+
+}  // namespace
+
+// x86-64: registers are few (16) below AVX-512, so blocks of 4 x 3 accumulators; elsewhere 8 x 3.
+#define N3_NAMESPACE baseline
+#define N3_VECTOR_BYTES 16
+#if defined(__x86_64__)
+#define N3_BLOCK_K 4
+#else
+#define N3_BLOCK_K 8
+#endif
+#include "engine.inc"
+#undef N3_NAMESPACE
+#undef N3_VECTOR_BYTES
+#undef N3_BLOCK_K
+
+#if defined(__x86_64__)
+#define N3_X86 1
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+#endif
+#define N3_NAMESPACE avx2
+#define N3_VECTOR_BYTES 32
+#define N3_BLOCK_K 4
+#include "engine.inc"
+#undef N3_NAMESPACE
+#undef N3_VECTOR_BYTES
+#undef N3_BLOCK_K
+#if defined(__clang__)
+#pragma clang attribute pop
+#pragma clang attribute push(__attribute__((target("avx512f,avx512dq,avx512vl,fma"))), apply_to = function)
+#else
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512dq,avx512vl,fma")
+#endif
+#define N3_NAMESPACE avx512
+#define N3_VECTOR_BYTES 64
+#define N3_BLOCK_K 8
+#include "engine.inc"
+#undef N3_NAMESPACE
+#undef N3_VECTOR_BYTES
+#undef N3_BLOCK_K
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#endif
+
+namespace {
+
+enum Isa { BASELINE = 0, AVX2 = 1, AVX512 = 2 };
+
+Isa best_isa() {
+#if defined(N3_X86)
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+        return AVX512;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return AVX2;
+#endif
+    return BASELINE;
+}
+
+// Returns 0, or 1 when memory ran out.
+template <class Baseline, class Avx2, class Avx512> int run(Baseline baseline, Avx2 avx2, Avx512 avx512) {
+    try {
+        switch (best_isa()) {
+            case AVX512: avx512(); break;
+            case AVX2: avx2(); break;
+            default: baseline();
+        }
+        return 0;
+    } catch (const std::exception &) {
+        return 1;
+    }
+}
+
+}  // namespace
+
+#if defined(N3_X86)
+#define N3_RUN(call) run([&] { baseline::call; }, [&] { avx2::call; }, [&] { avx512::call; })
+#else
+#define N3_RUN(call) run([&] { baseline::call; }, [&] { baseline::call; }, [&] { baseline::call; })
+#endif
+
+#define N3_EXPORT(name, T)                                                                                       \
+    extern "C" int n3_distances_##name(const Problem *p, const T *e, T *d) { return N3_RUN(distances<T>(*p, e, d)); } \
+    extern "C" int n3_distances_backward_##name(const Problem *p, const T *e, const T *gd, T *ge) {                    \
+        return N3_RUN(distances_backward<T>(*p, e, gd, ge));                                                           \
+    }                                                                                                                  \
+    extern "C" int n3_aggregate_##name(const Problem *p, const T *z, const T *c, const T *y, T *out) {                 \
+        return N3_RUN(aggregate<T>(*p, z, c, y, out));                                                                 \
+    }                                                                                                                  \
+    extern "C" int n3_aggregate_backward_##name(const Problem *p, const T *g, const T *z, const T *c, const T *y,      \
+                                                T *gz, T *gc, T *gy) {                                                 \
+        return N3_RUN(aggregate_backward<T>(*p, g, z, c, y, gz, gc, gy));                                              \
+    }                                                                                                                  \
+    extern "C" int n3_neighbors_##name(const Problem *p, const T *e, const T *scale, const T *c, const T *y, T *out) { \
+        return N3_RUN(neighbors<T>(*p, e, scale, c, y, out));                                                          \
+    }
+
+N3_EXPORT(f32, float)
+N3_EXPORT(f64, double)
+
+extern "C" const char *n3_instruction_set() {
+    static const char *const names[] = {"baseline", "avx2", "avx512"};
+    return names[best_isa()];
+}

@@ -1,0 +1,261 @@
+"""The compiled CPU backend: ``kernel/`` through ctypes, as PyTorch operators with gradients."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from n3net.matching.grid import Grid
+
+_SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
+
+
+class _Problem(ctypes.Structure):
+    """Mirrors ``Problem`` in kernel.cpp."""
+
+    _fields_ = [
+        (name, ctypes.c_int64)
+        for name in (
+            "batch",
+            "rows",
+            "cols",
+            "cell",
+            "patch",
+            "window",
+            "clip",
+            "embedding",
+            "channels",
+            "k",
+            "euclidean",
+            "hard",
+            "threads",
+        )
+    ]
+
+
+@cache
+def _library() -> ctypes.CDLL | str:
+    """The kernel, or why there is none."""
+    spec = importlib.util.find_spec("n3net._kernel")
+    if spec is None or spec.origin is None:
+        return "the compiled kernel was not built (no C++ compiler when n3net was installed)"
+    try:
+        library = ctypes.CDLL(spec.origin)
+        library.n3_instruction_set.restype = ctypes.c_char_p
+    except (OSError, AttributeError) as error:
+        return f"the compiled kernel does not load: {error}"
+    return library
+
+
+def instruction_set() -> str | None:
+    """What the kernel uses on this processor, or None where there is no kernel."""
+    library = _library()
+    return None if isinstance(library, str) else library.n3_instruction_set().decode()
+
+
+def why_not(values: Tensor, rule: str) -> str | None:
+    """Why this backend cannot run, or None."""
+    library = _library()
+    if isinstance(library, str):
+        return library
+    if values.device.type != "cpu":
+        return f"it runs on the CPU, the tensors are on {values.device}"
+    if values.dtype not in _SUFFIX:
+        return f"it computes in float32 and float64, not {values.dtype}"
+    if rule not in ("continuous", "hard"):
+        return f"it knows the rules 'continuous' and 'hard', not {rule!r}"
+    if torch.compiler.is_exporting():
+        return "an exported program must not depend on it"
+    return None
+
+
+def _call(name: str, grid: list[int], sizes: dict[str, int], *tensors: Tensor) -> None:
+    rows, cols, cell, patch, window, clip = grid
+    problem = _Problem(
+        batch=tensors[0].shape[0],
+        rows=rows,
+        cols=cols,
+        cell=cell,
+        patch=patch,
+        window=window,
+        clip=clip,
+        threads=torch.get_num_threads(),
+        **sizes,
+    )
+    library = _library()
+    assert not isinstance(library, str), library
+    function = getattr(library, f"n3_{name}_{_SUFFIX[tensors[0].dtype]}")
+    if function(ctypes.byref(problem), *(ctypes.c_void_p(t.data_ptr()) for t in tensors)):
+        raise MemoryError(f"n3net: out of memory in {name} for tensors {[tuple(t.shape) for t in tensors]}")
+
+
+def _queries(grid: list[int]) -> tuple[int, int]:
+    return grid[0] - grid[3] + 1, grid[1] - grid[3] + 1
+
+
+@torch.library.custom_op("n3net::window_distances", mutates_args=())
+def _distances(embedding: Tensor, grid: list[int]) -> Tensor:
+    embedding = embedding.contiguous()
+    d = embedding.new_empty(embedding.shape[0], *_queries(grid), grid[4] ** 2)
+    _call("distances", grid, {"embedding": embedding.shape[1]}, embedding, d)
+    return d
+
+
+@_distances.register_fake
+def _(embedding: Tensor, grid: list[int]) -> Tensor:
+    return embedding.new_empty(embedding.shape[0], *_queries(grid), grid[4] ** 2)
+
+
+@torch.library.custom_op("n3net::window_distances_backward", mutates_args=())
+def _distances_backward(g: Tensor, embedding: Tensor, grid: list[int]) -> Tensor:
+    embedding, g = embedding.contiguous(), g.contiguous()
+    g_embedding = torch.empty_like(embedding)
+    _call("distances_backward", grid, {"embedding": embedding.shape[1]}, embedding, g, g_embedding)
+    return g_embedding
+
+
+@_distances_backward.register_fake
+def _(g: Tensor, embedding: Tensor, grid: list[int]) -> Tensor:
+    return torch.empty_like(embedding, memory_format=torch.contiguous_format)
+
+
+@torch.library.custom_op("n3net::window_aggregate", mutates_args=())
+def _aggregate(logits: Tensor, strength: Tensor, values: Tensor, grid: list[int], k: int, hard: bool) -> Tensor:
+    logits, strength, values = logits.contiguous(), strength.contiguous(), values.contiguous()
+    b, c, h, w = values.shape
+    out = values.new_empty(b, k * c, h, w)
+    sizes = {"channels": c, "k": k, "hard": hard}
+    _call("aggregate", grid, sizes, logits, strength, values, out)
+    return out
+
+
+@_aggregate.register_fake
+def _(logits: Tensor, strength: Tensor, values: Tensor, grid: list[int], k: int, hard: bool) -> Tensor:
+    b, c, h, w = values.shape
+    return values.new_empty(b, k * c, h, w)
+
+
+@torch.library.custom_op("n3net::window_aggregate_backward", mutates_args=())
+def _aggregate_backward(
+    g: Tensor, logits: Tensor, strength: Tensor, values: Tensor, grid: list[int], k: int, hard: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    g, logits, strength, values = (t.contiguous() for t in (g, logits, strength, values))
+    grads = torch.empty_like(logits), torch.empty_like(strength), torch.empty_like(values)
+    sizes = {"channels": values.shape[1], "k": k, "hard": hard}
+    _call("aggregate_backward", grid, sizes, g, logits, strength, values, *grads)
+    return grads
+
+
+@_aggregate_backward.register_fake
+def _(
+    g: Tensor, logits: Tensor, strength: Tensor, values: Tensor, grid: list[int], k: int, hard: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    contiguous = torch.contiguous_format
+    return (
+        torch.empty_like(logits, memory_format=contiguous),
+        torch.empty_like(strength, memory_format=contiguous),
+        torch.empty_like(values, memory_format=contiguous),
+    )
+
+
+@torch.library.custom_op("n3net::window_neighbors", mutates_args=())
+def _neighbors(
+    embedding: Tensor,
+    scale: Tensor,
+    strength: Tensor,
+    values: Tensor,
+    grid: list[int],
+    k: int,
+    euclidean: bool,
+    hard: bool,
+) -> Tensor:
+    embedding, scale, strength, values = (t.contiguous() for t in (embedding, scale, strength, values))
+    b, c, h, w = values.shape
+    out = values.new_empty(b, k * c, h, w)
+    sizes = {"embedding": embedding.shape[1], "channels": c, "k": k, "euclidean": euclidean, "hard": hard}
+    _call("neighbors", grid, sizes, embedding, scale, strength, values, out)
+    return out
+
+
+@_neighbors.register_fake
+def _(
+    embedding: Tensor,
+    scale: Tensor,
+    strength: Tensor,
+    values: Tensor,
+    grid: list[int],
+    k: int,
+    euclidean: bool,
+    hard: bool,
+) -> Tensor:
+    b, c, h, w = values.shape
+    return values.new_empty(b, k * c, h, w)
+
+
+def _distances_setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(inputs[0])
+    ctx.grid = inputs[1]
+
+
+def _distances_grad(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+    return _distances_backward(g, *ctx.saved_tensors, ctx.grid), None
+
+
+def _aggregate_setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[:3])
+    ctx.rest = inputs[3:]
+
+
+def _aggregate_grad(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+    return *_aggregate_backward(g, *ctx.saved_tensors, *ctx.rest), None, None, None
+
+
+def _no_second_gradient(ctx: Any, *grads: Tensor) -> None:
+    raise RuntimeError(
+        "n3net: the compiled kernel has no second derivative; use backend='tiled' where you need one "
+        "(create_graph=True, gradient penalties, Hessians)"
+    )
+
+
+_distances.register_autograd(_distances_grad, setup_context=_distances_setup)
+_aggregate.register_autograd(_aggregate_grad, setup_context=_aggregate_setup)
+_distances_backward.register_autograd(_no_second_gradient)
+_aggregate_backward.register_autograd(_no_second_gradient)
+
+
+def _flat(grid: Grid) -> list[int]:
+    return [grid.rows, grid.cols, grid.cell, grid.patch, grid.window, int(grid.border == "clip")]
+
+
+def distances(embedding: Tensor, grid: Grid) -> Tensor:
+    """Squared distances of patches, 0 where a slot is no candidate: (B, C, H, W) -> (B, Qh, Qw, M)."""
+    result: Tensor = _distances(embedding, _flat(grid))
+    return result
+
+
+def aggregate(logits: Tensor, strength: Tensor, values: Tensor, grid: Grid, k: int, **rule: Any) -> Tensor:
+    """Select k neighbours and put them back into the image: (B, Qh, Qw, M), (B, Qh, Qw), (B, C, H, W) -> (B, k C, H, W)."""
+    result: Tensor = _aggregate(logits, strength, values, _flat(grid), k, rule.get("rule") == "hard")
+    return result
+
+
+def neighbors(
+    embedding: Tensor,
+    scale: Tensor,
+    strength: Tensor,
+    values: Tensor,
+    grid: Grid,
+    k: int,
+    *,
+    euclidean: bool,
+    **rule: Any,
+) -> Tensor:
+    """:func:`distances` and :func:`aggregate` in one sweep, without gradients; logits are ``-scale * d``."""
+    hard = rule.get("rule") == "hard"
+    result: Tensor = _neighbors(embedding, scale, strength, values, _flat(grid), k, euclidean, hard)
+    return result

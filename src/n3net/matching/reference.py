@@ -1,0 +1,57 @@
+"""The judge: every step as the paper words it, one operation a line, no thought of time or memory.
+
+Patches are cut out with ``unfold``, every query's candidates are gathered, distances are sums of squared differences,
+neighbours are weighted sums of whole patches, and ``fold`` averages them back into the image.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from n3net.matching.grid import Grid, col2im, im2col
+from n3net.selection import select_from_logits
+
+
+def why_not(values: Tensor, rule: str) -> str | None:
+    """Why this backend cannot run, or None: the reference always can."""
+    return None
+
+
+def distances(embedding: Tensor, grid: Grid) -> Tensor:
+    """Squared distances of patches, 0 where a slot is no candidate: (B, C, H, W) -> (B, Qh, Qw, M)."""
+    patches = _patches(embedding, grid)  # (B, Q, D)
+    there = patches[:, _index(grid, embedding.device)]  # (B, Q, M, D)
+    d = (patches[:, :, None] - there).square().sum(-1)  # (B, Q, M)
+    d = d.unflatten(1, (grid.query_rows, grid.query_cols))
+    return torch.where(grid.candidates(d.device), d, 0)
+
+
+def aggregate(logits: Tensor, strength: Tensor, values: Tensor, grid: Grid, k: int, **rule: Any) -> Tensor:
+    """Select k neighbours and put them back into the image: (B, Qh, Qw, M), (B, Qh, Qw), (B, C, H, W) -> (B, k C, H, W)."""
+    z = logits.masked_fill(~grid.candidates(logits.device), -torch.inf)
+    w = select_from_logits(z, k, strength[..., None], **rule).flatten(1, 2)  # (B, Q, k, M)
+    patches = _patches(values, grid)  # (B, Q, D)
+    there = patches[:, _index(grid, values.device)]  # (B, Q, M, D)
+    neighbours = (w[..., None] * there[:, :, None]).sum(-2)  # (B, Q, k, D)
+    columns = neighbours.permute(0, 2, 3, 1).flatten(1, 2)  # (B, k D, Q)
+    columns = columns.unflatten(-1, (grid.query_rows, grid.query_cols))
+    columns = columns.unflatten(1, (k * values.shape[1], -1)).flatten(0, 1)  # (B k C, P P, Qh, Qw)
+    height, width = values.shape[-2:]
+    out = col2im(columns, height, width, grid.patch * grid.cell, grid.cell)  # (B k C, 1, H, W)
+    return out.reshape(values.shape[0], k * values.shape[1], height, width)
+
+
+def _patches(image: Tensor, grid: Grid) -> Tensor:
+    return im2col(image, grid.patch * grid.cell, grid.cell).flatten(-2).transpose(1, 2)  # (B, Q, D)
+
+
+def _index(grid: Grid, device: torch.device) -> Tensor:
+    """Number of the patch in each slot, any patch where the slot lies outside -> (Q, M)."""
+    along = torch.arange(grid.window, device=device)
+    y = grid.start(grid.query_rows, device)[:, None, None, None] + along[:, None]  # (Qh, 1, w, 1)
+    x = grid.start(grid.query_cols, device)[:, None, None] + along  # (Qw, 1, w)
+    y, x = y.clamp(0, grid.query_rows - 1), x.clamp(0, grid.query_cols - 1)
+    return (y * grid.query_cols + x).flatten(2).flatten(0, 1)

@@ -1,0 +1,107 @@
+"""Neighbours among all items of a set, in chunks of queries so that memory does not grow with N²."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from n3net.matching.backends import root
+from n3net.matching.images import Distance
+from n3net.selection import Rule, select_from_logits
+
+CHUNK = 24_000_000  # numbers in the weights of one chunk of queries
+
+
+def match_sets(
+    embedding: Tensor,
+    values: Tensor,
+    scale: Tensor,
+    strength: Tensor,
+    k: int,
+    *,
+    mask: Tensor | None = None,
+    include_self: bool = False,
+    distance: Distance = "squared",
+    rule: Rule = "continuous",
+    annealing: Tensor | None = None,
+    generator: torch.Generator | None = None,
+    literal: bool = False,
+) -> Tensor:
+    """k neighbours of each item of a set among all others.
+
+    Args:
+        embedding: what is compared, (B, N, E).
+        values: what is aggregated, (B, N, C).
+        scale, strength: of the logits and of their update, (B, N).
+        k: neighbours.
+        mask: true where there is an item, (B, N); others are never chosen, and their own neighbours are 0.
+        include_self: whether an item is a candidate of its own.
+        distance, rule, annealing, generator: as in :func:`n3net.matching.match_images`.
+        literal: differences of all pairs instead of matrix products: the judge, slow and large.
+
+    Returns:
+        (B, N, k, C).
+    """
+    b, n, _ = embedding.shape
+    dtype = values.dtype
+    work = torch.promote_types(torch.promote_types(dtype, embedding.dtype), torch.float32)
+    embedding, values, scale, strength = (t.to(work) for t in (embedding, values, scale, strength))
+    if mask is not None:
+        # What a masked item holds must not matter, not even if it is NaN.
+        embedding = embedding.masked_fill(~mask[..., None], 0)
+        values = values.masked_fill(~mask[..., None], 0)
+    if not torch.compiler.is_compiling():
+        _check(b, n, k, mask, include_self)
+
+    def rows(first: int, last: int, e: Tensor, v: Tensor, s: Tensor, c: Tensor) -> Tensor:
+        q = e[:, first:last]  # (B, q, E)
+        if literal:
+            d = (q[:, :, None] - e[:, None]).square().sum(-1)  # (B, q, N)
+        else:
+            center = e.mean(1, keepdim=True).detach()
+            x, y = q - center, e - center
+            d = x.square().sum(-1)[..., None] + y.square().sum(-1)[:, None] - 2 * x @ y.transpose(1, 2)
+            d = d.clamp(min=0)
+        d = root(d) if distance == "euclidean" else d
+        z = -s[:, first:last, None] * d
+        index = torch.arange(n, device=z.device)
+        if not include_self:
+            z = z.masked_fill(index[first:last, None] == index, -torch.inf)
+        if mask is not None:
+            z = z.masked_fill(~mask[:, None], -torch.inf)
+        lam = None if annealing is None else annealing[:, first:last, None].to(work)
+        w = select_from_logits(z, k, c[:, first:last, None], rule=rule, annealing=lam, generator=generator)
+        return (w.flatten(1, 2) @ v).unflatten(1, (last - first, k))  # (B, q, k, C)
+
+    inputs = (embedding, values, scale, strength)
+    if torch.compiler.is_exporting():
+        out = rows(0, n, *inputs)
+    else:
+        size = max(1, CHUNK // (b * n * (k + 4)))
+        spans = [(first, min(first + size, n)) for first in range(0, n, size)]
+        redo = torch.is_grad_enabled() and len(spans) > 1 and any(t.requires_grad for t in inputs)
+        parts = [
+            checkpoint(rows, *span, *inputs, use_reentrant=False) if redo else rows(*span, *inputs) for span in spans
+        ]
+        out = parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+    if mask is not None:
+        out = out.masked_fill(~mask[..., None, None], 0)
+    return out.to(dtype)
+
+
+def _check(b: int, n: int, k: int, mask: Tensor | None, include_self: bool) -> None:
+    if not isinstance(k, int) or k < 1:
+        raise ValueError(f"k: expected an integer of at least 1, got {k!r}")
+    if mask is not None and (mask.dtype != torch.bool or tuple(mask.shape) != (b, n)):
+        raise ValueError(
+            f"mask: expected a boolean tensor of shape {(b, n)}, true where there is an item, "
+            f"got {mask.dtype} of shape {tuple(mask.shape)}"
+        )
+    items = n if mask is None else int(mask.sum(1).min())
+    left = items if include_self else items - 1
+    if k > left:
+        raise ValueError(
+            f"k: {k} neighbours were asked for, but an item of the smallest set ({items} items) has only "
+            f"{left} candidates"
+        )

@@ -1,0 +1,94 @@
+"""N3Net for images: local networks with N3 blocks between them (Fig. 2b; supplement, Tables 9 and 10)."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from n3net.models.dncnn import DnCNN
+from n3net.matching.images import Pads
+from n3net.nn import N3Block2d, N3Options
+from n3net.selection import Rule
+
+
+class N3Net(nn.Module):
+    """``stages`` DnCNNs of ``depth`` layers with an N3 block after each but the last.
+
+    Args:
+        in_channels, out_channels: of the image.
+        stages: DnCNNs; 3 is the paper's full network, 2 its light one.
+        depth: convolutions of each DnCNN.
+        features: of their hidden layers.
+        block_channels: C of the N3 blocks' input.
+        k, patch_size, stride, window, options, rule: of the N3 blocks.
+        match_on: what patches are compared by: ``"embedding"``, learned; ``"input"``, the network's input image.
+        first_norm: see :class:`DnCNN`.
+        backend: of :mod:`n3net.matching`.
+    """
+
+    def __init__(
+        self,
+        in_channels: int = 1,
+        out_channels: int | None = None,
+        *,
+        stages: int = 3,
+        depth: int = 6,
+        features: int = 64,
+        block_channels: int = 8,
+        k: int = 7,
+        patch_size: int = 10,
+        stride: int = 5,
+        window: int = 15,
+        options: str | N3Options = "paper",
+        rule: Rule = "continuous",
+        match_on: str = "embedding",
+        first_norm: bool = True,
+        backend: str = "auto",
+    ) -> None:
+        super().__init__()
+        if stages < 1:
+            raise ValueError(f"stages: expected at least 1, got {stages}")
+        if match_on not in ("embedding", "input"):
+            raise ValueError(f"match_on: expected 'embedding' or 'input', got {match_on!r}")
+        out_channels = in_channels if out_channels is None else out_channels
+        self.match_on = match_on
+        self.blocks = nn.ModuleList(
+            N3Block2d(
+                block_channels,
+                k,
+                patch_size,
+                stride,
+                window,
+                options=options,
+                rule=rule,
+                features=features,
+                embedding="cnn" if match_on == "embedding" else None,
+                backend=backend,
+            )
+            for _ in range(stages - 1)
+        )
+        wide = (k + 1) * block_channels
+        self.stages = nn.ModuleList(
+            DnCNN(
+                in_channels if i == 0 else wide,
+                out_channels if i == stages - 1 else block_channels,
+                depth,
+                features,
+                first_norm=first_norm,
+            )
+            for i in range(stages)
+        )
+
+    def forward(self, x: Tensor, match_on: Tensor | None = None, pads: Pads | None = None) -> Tensor:
+        """Restore an image (B, C, H, W).
+
+        Args:
+            x: the image.
+            match_on: (B, E, H, W), compare patches of this instead.
+            pads: see :func:`n3net.matching.match_images`.
+        """
+        if self.match_on == "input" and match_on is None:
+            match_on = x
+        y: Tensor = self.stages[0](x)
+        for block, stage in zip(self.blocks, list(self.stages)[1:], strict=True):
+            y = stage(block(y, match_on, pads=pads))
+        return y

@@ -1,0 +1,272 @@
+"""N3 blocks: embed, match, select, aggregate, concatenate (Sec. 4 of the paper)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from n3net.matching.images import Matching, Pads, match_images
+from n3net.matching.sets import match_sets
+from n3net.nn.normalization import DistanceNorm
+from n3net.nn.options import N3Options, resolve
+from n3net.selection import Rule, _check_choice
+
+
+def embedding_cnn(channels: int, out_channels: int, features: int = 64) -> nn.Sequential:
+    """The paper's CNN for embeddings and temperatures (supplement, Tables 7 and 8)."""
+    return nn.Sequential(
+        nn.Conv2d(channels, features, 3, padding=1, bias=False),
+        nn.BatchNorm2d(features),
+        nn.ReLU(inplace=True),
+        nn.Conv2d(features, features, 3, padding=1, bias=False),
+        nn.BatchNorm2d(features),
+        nn.ReLU(inplace=True),
+        nn.Conv2d(features, out_channels, 3, padding=1),
+    )
+
+
+def embedding_mlp(channels: int, out_channels: int, features: int = 64) -> nn.Sequential:
+    """A perceptron for the items of a set."""
+    return nn.Sequential(
+        nn.Linear(channels, features),
+        nn.ReLU(inplace=True),
+        nn.Linear(features, features),
+        nn.ReLU(inplace=True),
+        nn.Linear(features, out_channels),
+    )
+
+
+class _Block(nn.Module):
+    """What the blocks for sets and for images share: the nets, and from their outputs to logit scale and strength."""
+
+    embedding: nn.Module | None
+    temperature: nn.Module | None
+    annealing: nn.Module | None
+
+    def __init__(self, channels: int, k: int, options: str | N3Options, rule: Rule) -> None:
+        super().__init__()
+        _check_choice("rule", rule, Rule)
+        for name, value in (("channels", channels), ("k", k)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name}: expected an integer of at least 1, got {value!r}")
+        self.channels, self.k, self.rule = channels, k, rule
+        self.options = resolve(options)
+
+    @property
+    def out_channels(self) -> int:
+        return (self.k + 1) * self.channels
+
+    def extra_repr(self) -> str:
+        return f"channels={self.channels}, k={self.k}, rule={self.rule!r}, options={self.options}"
+
+    def _embed(self, x: Tensor, match_on: Tensor | None) -> Tensor:
+        if match_on is not None:
+            return match_on
+        if self.embedding is None:
+            raise ValueError("match_on: this block has no embedding net of its own, pass what it shall match on")
+        out: Tensor = self.embedding(x)
+        return out
+
+    def _scale_and_strength(self, net: Tensor) -> tuple[Tensor, Tensor]:
+        """From the temperature net's output per query to the scale of the logits and the strength of their update."""
+        o = self.options
+        net = net.to(torch.promote_types(net.dtype, torch.float32))
+        scale = net if o.temperature == "inverse" else torch.exp(-net) / o.temperature_scale
+        return scale, scale if o.update == "tempered" else torch.ones_like(scale)
+
+
+class N3Block2d(_Block):
+    r"""The N3 block for images: each patch's k nearest neighbours, as features beside the input.
+
+    Args:
+        channels: C of the input.
+        k: neighbours.
+        patch_size, stride, window: patches of ``patch_size`` pixels every ``stride`` pixels, each matched with the
+            ``window`` x ``window`` patches around it.
+        options: ``"paper"``, ``"reference-2018"``, or an :class:`N3Options`.
+        rule: of selection, see :func:`n3net.select`. ``"hard"`` makes this the KNN block of the paper's ablation,
+            ``"concrete"`` the Concrete block.
+        features: of the hidden layers of the embedding and temperature nets.
+        embedding: a net (B, C, H, W) -> (B, E, H, W); by default the paper's CNN; ``None`` if what is matched always
+            comes from outside, through ``match_on``.
+        backend: of :mod:`n3net.matching`; affects speed and memory only.
+
+    Shape:
+        :math:`(B, C, H, W) \to (B, (k + 1) C, H, W)`: the input, then :math:`N_1 \ldots N_k`.
+
+    Example:
+        >>> block = N3Block2d(channels=8, k=7)
+        >>> block(torch.rand(1, 8, 80, 80)).shape
+        torch.Size([1, 64, 80, 80])
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        k: int = 7,
+        patch_size: int = 10,
+        stride: int = 5,
+        window: int = 15,
+        *,
+        options: str | N3Options = "paper",
+        rule: Rule = "continuous",
+        features: int = 64,
+        embedding: nn.Module | str | None = "cnn",
+        backend: str = "auto",
+    ) -> None:
+        super().__init__(channels, k, options, rule)
+        self.matching = Matching(patch_size, stride, window, self.options.border)
+        self.backend = backend
+        if isinstance(embedding, str) and embedding != "cnn":
+            raise ValueError(f"embedding: expected 'cnn', a module or None, got {embedding!r}")
+        self.embedding = embedding_cnn(channels, channels, features) if isinstance(embedding, str) else embedding
+        self.temperature = None if rule == "hard" else embedding_cnn(channels, 1, features)
+        self.annealing = embedding_cnn(channels, 1, features) if rule == "concrete" else None
+        self.normalization = DistanceNorm() if self.options.normalize and rule != "hard" else None
+
+    def forward(
+        self,
+        x: Tensor,
+        match_on: Tensor | None = None,
+        generator: torch.Generator | None = None,
+        pads: Pads | None = None,
+    ) -> Tensor:
+        """The input and its neighbours.
+
+        Args:
+            x: (B, C, H, W).
+            match_on: (B, E, H, W), replaces the embedding net's output.
+            generator: for the rules that draw.
+            pads: see :func:`n3net.matching.match_images`.
+        """
+        if x.dim() != 4 or x.shape[1] != self.channels:
+            raise ValueError(f"x: expected shape (B, {self.channels}, H, W), got {tuple(x.shape)}")
+        neighbors = self.neighbors(x, match_on, generator, pads)
+        if self.options.neighbors == "differences":
+            neighbors = neighbors.unflatten(1, (self.k, -1)).sub(x.unsqueeze(1)).flatten(1, 2)
+        return torch.cat([x, neighbors], 1)  # (B, (k + 1) C, H, W)
+
+    def neighbors(
+        self,
+        x: Tensor,
+        match_on: Tensor | None = None,
+        generator: torch.Generator | None = None,
+        pads: Pads | None = None,
+    ) -> Tensor:
+        """The neighbour volumes N_1 .. N_k alone, (B, C, H, W) -> (B, k C, H, W)."""
+        embedding = self._embed(x, match_on)
+        at = self.options.temperature_at
+        annealing = None
+        if self.temperature is None:
+            grid = self.matching.grid(x.shape[-2], x.shape[-1], pads)
+            scale = strength = x.new_ones(x.shape[0], grid.query_rows, grid.query_cols)
+        else:
+            scale, strength = self._scale_and_strength(self.matching.at_patches(self.temperature(x), at, pads))
+        if self.annealing is not None:
+            annealing = torch.exp(self.matching.at_patches(self.annealing(x), at, pads).float())
+        gain = None
+        if self.normalization is not None:
+            if self.training:
+                gain = self.normalization
+            else:
+                scale = scale * self.normalization.constant()
+        with torch.autocast(x.device.type, enabled=False):
+            return match_images(
+                embedding,
+                x,
+                scale,
+                strength,
+                self.k,
+                self.matching,
+                distance=self.options.distance,
+                rule=self.rule,
+                gain=gain,
+                annealing=annealing,
+                generator=generator,
+                pads=pads,
+                backend=self.backend,
+            )
+
+
+class N3Block(_Block):
+    r"""The N3 block for sets: each item's k nearest neighbours among all others, as features beside the input.
+
+    Args:
+        channels: C of an item.
+        k: neighbours.
+        options: ``"paper"``, ``"reference-2018-sets"``, or an :class:`N3Options` without ``normalize``.
+        rule: of selection, see :func:`n3net.select`.
+        features: of the hidden layers of the embedding and temperature nets.
+        embedding: a net (B, N, C) -> (B, N, E); by default a perceptron; ``None`` if what is matched always comes from
+            outside, through ``match_on``.
+        temperature: a net (B, N, C) -> (B, N, 1); by default a perceptron.
+        include_self: whether an item may be its own neighbour.
+
+    Shape:
+        :math:`(B, N, C) \to (B, N, (k + 1) C)`: the item, then its neighbours.
+
+    Example:
+        >>> block = N3Block(channels=32, k=3)
+        >>> block(torch.rand(2, 500, 32)).shape
+        torch.Size([2, 500, 128])
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        k: int = 7,
+        *,
+        options: str | N3Options = "paper",
+        rule: Rule = "continuous",
+        features: int = 64,
+        embedding: nn.Module | str | None = "mlp",
+        temperature: nn.Module | str = "mlp",
+        include_self: bool = False,
+    ) -> None:
+        super().__init__(channels, k, options, rule)
+        if self.options.normalize:
+            raise ValueError("options: N3Block does not normalise distances, use an N3Options with normalize=False")
+        for name, net in (("embedding", embedding), ("temperature", temperature)):
+            if isinstance(net, str) and net != "mlp":
+                raise ValueError(f"{name}: expected 'mlp' or a module, got {net!r}")
+        self.include_self = include_self
+        self.embedding = embedding_mlp(channels, channels, features) if isinstance(embedding, str) else embedding
+        if rule == "hard":
+            self.temperature = None
+        else:
+            self.temperature = embedding_mlp(channels, 1, features) if isinstance(temperature, str) else temperature
+        self.annealing = embedding_mlp(channels, 1, features) if rule == "concrete" else None
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        match_on: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """The items and their neighbours; ``mask`` (B, N) is true where there is an item, in sets of unequal size."""
+        if x.dim() != 3 or x.shape[2] != self.channels:
+            raise ValueError(f"x: expected shape (B, N, {self.channels}), got {tuple(x.shape)}")
+        embedding = self._embed(x, match_on)
+        if self.temperature is None:
+            scale = strength = x.new_ones(x.shape[:2])
+        else:
+            scale, strength = self._scale_and_strength(self.temperature(x).squeeze(-1))
+        annealing = None if self.annealing is None else torch.exp(self.annealing(x).squeeze(-1).float())
+        with torch.autocast(x.device.type, enabled=False):
+            neighbors = match_sets(
+                embedding,
+                x,
+                scale,
+                strength,
+                self.k,
+                mask=mask,
+                include_self=self.include_self,
+                distance=self.options.distance,
+                rule=self.rule,
+                annealing=annealing,
+                generator=generator,
+            )  # (B, N, k, C)
+        if self.options.neighbors == "differences":
+            neighbors = neighbors - x.unsqueeze(2)
+        return torch.cat([x, neighbors.flatten(2)], 2)

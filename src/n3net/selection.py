@@ -1,0 +1,254 @@
+"""From distances and a temperature to k weight vectors: Eqs. 1-11 of the paper.
+
+| letter | meaning                                                              |
+|--------|----------------------------------------------------------------------|
+| ...    | any leading shape: batch, queries                                    |
+| M      | candidates of one query                                              |
+| k      | neighbours                                                           |
+| z      | logits after the temperature, ``-d / t``; ``-inf`` where masked      |
+| c      | strength of the logit update, ``1 / t`` (tempered) or 1 (untempered) |
+
+With these, the whole of Eqs. 8-10 reads ``w = softmax(z); z <- z + c log(1 - w)``.
+
+Where a weight is 1 to the last bit, ``log(1 - w)`` is still a finite number, because only the largest
+weight a can come near 1, and ``1 - w_a`` is the sum of all the others:
+``log(1 - w_a) = logsumexp(z without a) - logsumexp(z)``. No subtraction from 1 is involved.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+Rule = Literal["continuous", "hard", "stochastic", "concrete"]
+Update = Literal["tempered", "untempered"]
+
+
+def select(
+    distances: Tensor,
+    k: int,
+    temperature: float | Tensor = 1.0,
+    *,
+    rule: Rule = "continuous",
+    update: Update = "tempered",
+    mask: Tensor | None = None,
+    annealing: float | Tensor = 1.0,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    r"""Choose k neighbours of each query among M candidates, as weights.
+
+    Row j of the result weighs the candidates of the j-th neighbour; each row sums to 1, and
+    ``weights @ items`` are the neighbours (Eqs. 7 and 11).
+
+    Args:
+        distances: of each query to its candidates, any finite numbers, shape :math:`(..., M)`. A candidate at
+            distance ``inf`` counts as masked.
+        k: how many neighbours, at most the number of candidates that the mask leaves.
+        temperature: :math:`t > 0`, a number or one value per query, shape :math:`(...)`.
+        rule: ``"continuous"``, the paper's relaxation (Eqs. 8-10), differentiable in distances and temperature;
+            ``"hard"``, k nearest neighbours, ties broken by index (Eqs. 1-2); ``"stochastic"``, k neighbours drawn
+            without replacement (Eqs. 3-6); ``"concrete"``, their Gumbel-softmax relaxation.
+        update: ``"tempered"``, Eq. 9 as printed, whose limit for :math:`t \to 0` is hard KNN; ``"untempered"``, the
+            recursion of the program published in 2018, whose limit is not.
+        mask: boolean, true where a candidate may be chosen, broadcastable to ``distances``. Others get exactly 0.
+        annealing: of the Concrete distribution, :math:`\lambda > 0`, a number or one value per query.
+        generator: source of randomness of the stochastic and the concrete rule.
+
+    Returns:
+        Weights of shape :math:`(..., k, M)` in the type of ``distances``; float16 and bfloat16 are computed in float32.
+
+    Example:
+        >>> select(torch.tensor([0.0, 1.0, 2.0, 5.0]), k=2, temperature=0.1).round(decimals=3)
+        tensor([[1., 0., 0., 0.],
+                [0., 1., 0., 0.]])
+        >>> select(torch.tensor([0.0, 1.0, 2.0, 5.0]), k=2, temperature=0.1, update="untempered").round(decimals=3)
+        tensor([[1.0000, 0.0000, 0.0000, 0.0000],
+                [0.5000, 0.5000, 0.0000, 0.0000]])
+    """
+    _check_choice("rule", rule, Rule)
+    _check_choice("update", update, Update)
+    if not distances.is_floating_point() or distances.dim() == 0:
+        raise ValueError(
+            f"distances: expected a floating point tensor of shape (..., M), got {distances.dtype} of shape "
+            f"{tuple(distances.shape)}"
+        )
+    dtype = distances.dtype
+    d = distances.to(torch.promote_types(dtype, torch.float32))
+    t = _per_query("temperature", temperature, d)  # (..., 1)
+    lam = _per_query("annealing", annealing, d)  # (..., 1)
+    keep = ~torch.isposinf(d)
+    if mask is not None:
+        keep = keep & _check_mask(mask, d)
+    if not torch.compiler.is_compiling():
+        _check_values(d, keep, k)
+    d = d.masked_fill(~keep, torch.inf)
+    strength = 1 / t if update == "tempered" else torch.ones_like(t)
+    return select_from_logits(_logits(d, t), k, strength, rule=rule, annealing=lam, generator=generator).to(dtype)
+
+
+def select_from_logits(
+    z: Tensor,
+    k: int,
+    strength: Tensor,
+    *,
+    rule: Rule = "continuous",
+    annealing: Tensor | None = None,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """:func:`select` without its checks, from logits ``z = -d / t`` (..., M) and ``strength`` c (..., 1) -> (..., k, M)."""
+    if rule == "continuous":
+        log_w: Tensor = _LogWeights.apply(z, strength, k)
+        return log_w.exp()
+    if rule == "hard":
+        return _one_hot_top(z, k)
+    if rule == "stochastic":
+        # Drawing without replacement from softmax(z) is taking the k largest of z + Gumbel noise, in order.
+        return _one_hot_top(z + _gumbel(z, generator), k)
+    rows = []
+    for j in range(k):
+        noisy = z + _gumbel(z, generator)
+        log_w = _log_softmax(noisy if annealing is None else noisy / annealing)
+        rows.append(log_w.exp())
+        if j + 1 < k:
+            z = _updated(z, strength, log_one_minus(log_w))
+    return torch.stack(rows, -2)  # (..., k, M)
+
+
+def log_one_minus(log_w: Tensor) -> Tensor:
+    """log(1 - w) from log w (..., M) that are normalised over the last dimension, accurate where w rounds to 1."""
+    top = _is_top(log_w)
+    rest = torch.logsumexp(log_w.masked_fill(top, -torch.inf), -1, keepdim=True)  # (..., 1)
+    small = log_w.masked_fill(top, -torch.inf).exp()  # at most 1/2, so log1p is accurate
+    return torch.where(top, rest, torch.log1p(-small))
+
+
+class _LogWeights(torch.autograd.Function):
+    """log w^1 .. log w^k of Eqs. 8-10. What it keeps for the backward pass is its own result, k tensors."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(z: Tensor, strength: Tensor, k: int) -> Tensor:
+        rows = []
+        for j in range(k):
+            rows.append(_log_softmax(z))
+            if j + 1 < k:
+                z = _updated(z, strength, log_one_minus(rows[-1]))
+        return torch.stack(rows, -2)  # (..., k, M)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[1], output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        strength, log_weights = ctx.saved_tensors
+        g_log_weights = grads[0]
+        k = log_weights.shape[-2]
+        g_z = torch.zeros_like(log_weights[..., 0, :])  # with respect to z^{j+1}
+        g_strength = torch.zeros_like(g_z[..., :1])
+        for j in reversed(range(k)):
+            log_w, g = log_weights[..., j, :], g_log_weights[..., j, :]
+            w = log_w.exp()
+            g_update = g_z
+            if j + 1 < k:
+                top = _is_top(log_w)
+                small = w.masked_fill(top, 0)
+                g_strength = g_strength + (g_z * log_one_minus(log_w)).sum(-1, keepdim=True)
+                h = strength * g_z  # with respect to log(1 - w)
+                # d log(1 - w_i) / d log w_i = -w_i / (1 - w_i). For the largest weight the quotient may overflow;
+                # multiplied out with the softmax's own gradient only w_i / (1 - w_a), a softmax of the rest, remains.
+                g = g - (h * small / (1 - small)).masked_fill(top, 0)
+                pull = (h * w).masked_fill(~top, 0).sum(-1, keepdim=True)
+                rest = torch.softmax(log_w.masked_fill(top, -torch.inf), -1)
+                g_update = g_z + torch.where(top, -pull, pull * rest)
+            g_z = g_update + g - w * g.sum(-1, keepdim=True)
+        return g_z, g_strength, None
+
+
+def _logits(d: Tensor, t: Tensor) -> Tensor:
+    """-d / t, shifted so that the largest is 0, bounded so that nothing overflows, -inf where d is inf."""
+    shifted = d - d.amin(-1, keepdim=True).detach()
+    bound = torch.finfo(d.dtype).max * 1e-8
+    return torch.where(torch.isposinf(d), -torch.inf, (-shifted / t).clamp(min=-bound))
+
+
+def _updated(z: Tensor, strength: Tensor, log_1m_w: Tensor) -> Tensor:
+    """Eq. 9 in terms of z. The bound lies below that of :func:`_logits`, so that what was chosen ranks below the rest."""
+    bound = torch.finfo(z.dtype).max * 1e-2
+    z_next = torch.where(torch.isneginf(z), z, (z + strength * log_1m_w).clamp(min=-bound))
+    return z_next - z_next.amax(-1, keepdim=True).detach()
+
+
+def _log_softmax(z: Tensor) -> Tensor:
+    """log softmax whose largest entry keeps its digits when it is close to 0."""
+    top = _is_top(z)
+    z_top = z.amax(-1, keepdim=True)
+    rest = torch.logsumexp(z.masked_fill(top, -torch.inf), -1, keepdim=True) - z_top  # (..., 1)
+    return z - z_top - torch.nn.functional.softplus(rest, threshold=88.0)
+
+
+def _is_top(x: Tensor) -> Tensor:
+    """True at the first largest entry of the last dimension."""
+    return torch.zeros_like(x, dtype=torch.bool).scatter(-1, x.argmax(-1, keepdim=True), True)
+
+
+def _one_hot_top(z: Tensor, k: int) -> Tensor:
+    index = z.sort(-1, descending=True, stable=True).indices[..., :k]  # (..., k)
+    return torch.zeros_like(z).unsqueeze(-2).repeat_interleave(k, -2).scatter(-1, index.unsqueeze(-1), 1.0)
+
+
+def _gumbel(like: Tensor, generator: torch.Generator | None) -> Tensor:
+    uniform = torch.rand(like.shape, dtype=like.dtype, device=like.device, generator=generator)
+    tiny = torch.finfo(like.dtype).tiny
+    return -torch.log(-torch.log(uniform.clamp(min=tiny)).clamp(min=tiny))
+
+
+def _check_choice(name: str, value: object, choices: Any) -> None:
+    if value not in get_args(choices):
+        raise ValueError(f"{name}: expected one of {', '.join(map(repr, get_args(choices)))}, got {value!r}")
+
+
+def _per_query(name: str, value: float | Tensor, d: Tensor) -> Tensor:
+    x = torch.as_tensor(value, dtype=d.dtype, device=d.device)
+    try:
+        x = x.expand(d.shape[:-1])
+    except RuntimeError:
+        raise ValueError(
+            f"{name}: expected a number or one value per query, shape {tuple(d.shape[:-1])}, got shape {tuple(x.shape)}"
+        ) from None
+    if not torch.compiler.is_compiling() and not bool((x > 0).all()):
+        raise ValueError(f"{name}: expected positive numbers, got {_offender(x, ~(x > 0))}")
+    return x.unsqueeze(-1)
+
+
+def _check_mask(mask: Tensor, d: Tensor) -> Tensor:
+    if mask.dtype != torch.bool:
+        raise ValueError(f"mask: expected a boolean tensor, true where a candidate may be chosen, got {mask.dtype}")
+    try:
+        return mask.to(d.device).expand(d.shape)
+    except RuntimeError:
+        raise ValueError(
+            f"mask: expected a shape that broadcasts to distances {tuple(d.shape)}, got {tuple(mask.shape)}"
+        ) from None
+
+
+def _check_values(d: Tensor, keep: Tensor, k: int) -> None:
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise ValueError(f"k: expected an integer of at least 1, got {k!r}")
+    bad = keep & ~torch.isfinite(d)
+    if bool(bad.any()):
+        raise ValueError(
+            f"distances: expected numbers, got {_offender(d, bad)} in {int(bad.sum())} of {d.numel()} places; "
+            "mask those candidates or mend the input"
+        )
+    left = int(keep.sum(-1).min()) if keep.numel() else d.shape[-1]
+    if k > left:
+        masked = "" if bool(keep.all()) else f" that the mask leaves of {d.shape[-1]}"
+        raise ValueError(f"k: {k} neighbours were asked for, but a query has only {left} candidates{masked}")
+
+
+def _offender(x: Tensor, bad: Tensor) -> float:
+    return float(x[bad].flatten()[0])

@@ -1,0 +1,42 @@
+"""A network and the noise level it is told."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from n3net.matching.images import Pads
+
+
+class Denoiser(nn.Module):
+    """Removes noise from images in [0, 1] with any network for images.
+
+    Args:
+        net: (B, channels, H, W) or, with a noise map, (B, channels + 1, H, W) -> (B, channels, H, W).
+        channels: of the image, 1 or 3.
+        noise_map: whether the net is given the noise level, as one more channel behind the image's.
+    """
+
+    def __init__(self, net: nn.Module, channels: int = 1, noise_map: bool = False) -> None:
+        super().__init__()
+        self.net, self.channels, self.noise_map = net, channels, noise_map
+
+    def forward(self, x: Tensor, sigma: float | Tensor | None = None, pads: Pads | None = None) -> Tensor:
+        """Denoise.
+
+        Args:
+            x: noisy image (B, channels, H, W), in [0, 1].
+            sigma: standard deviation of the noise in gray levels of 0..255, a number, (B,) or (B, 1, H, W); ignored by
+                a net without noise map, which knows one level only.
+            pads: see :func:`n3net.matching.match_images`; only for nets with N3 blocks.
+        """
+        if x.dim() != 4 or x.shape[1] != self.channels:
+            raise ValueError(f"x: expected shape (B, {self.channels}, H, W), got {tuple(x.shape)}")
+        if self.noise_map:
+            if sigma is None:
+                raise ValueError("sigma: this model needs the noise level, in gray levels of 0..255")
+            level = torch.as_tensor(sigma, dtype=x.dtype, device=x.device) / 255
+            level = level.reshape(-1, 1, 1, 1) if level.dim() < 4 else level
+            x = torch.cat([x, level.expand(x.shape[0], 1, *x.shape[-2:])], 1)  # (B, channels + 1, H, W)
+        out: Tensor = self.net(x) if pads is None else self.net(x, pads=pads)
+        return out

@@ -9,11 +9,12 @@ from n3net.version import __version__
 
 if TYPE_CHECKING:
     from n3net.selection import select
+    from n3net.weights.store import load
 
-__all__ = ["__version__", "select"]
+__all__ = ["__version__", "load", "select"]
 
 # Public names are imported when they are first used, so that `n3net --help` does not wait for torch.
-_HOME = {"select": "n3net.selection"}
+_HOME = {"load": "n3net.weights.store", "select": "n3net.selection"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,27 @@
-"""Networks: plain modules."""
+"""Networks: plain modules, and a registry that builds them by name."""
 
+from n3net.models.denoiser import Denoiser
 from n3net.models.dncnn import DnCNN
+from n3net.models.ffdnet import FFDNet
 from n3net.models.folding import fold_batch_norm
 from n3net.models.n3net import N3Net
+from n3net.models.nn3d import NN3D
+from n3net.models.red30 import RED30
+from n3net.models.registry import ALIASES, MODELS, Entry, Recipe, count_parameters, create, describe
 
-__all__ = ["DnCNN", "N3Net", "fold_batch_norm"]
+__all__ = [
+    "ALIASES",
+    "MODELS",
+    "NN3D",
+    "RED30",
+    "Denoiser",
+    "DnCNN",
+    "Entry",
+    "FFDNet",
+    "N3Net",
+    "Recipe",
+    "count_parameters",
+    "create",
+    "describe",
+    "fold_batch_norm",
+]

@@ -9,11 +9,13 @@ class DnCNN(nn.Module):
     """Conv/BN/ReLU layers with a skip connection around them (Zhang et al. 2017; supplement, Table 9).
 
     Args:
-        in_channels, out_channels: of the image. The input is added to the first ``min(in, out)`` channels of the output.
+        in_channels, out_channels: of the image. The input is added to the first ``min(in, out)`` channels of the
+            output.
         depth: number of convolutions.
         features: of the hidden layers.
         first_norm: whether the first convolution is followed by a batch norm, as the paper's table has it, or only by
             its own bias, as in the programs.
+        norm: whether there is any batch norm; without, every convolution has a bias, as in files that were folded.
     """
 
     def __init__(
@@ -24,6 +26,7 @@ class DnCNN(nn.Module):
         features: int = 64,
         *,
         first_norm: bool = True,
+        norm: bool = True,
     ) -> None:
         super().__init__()
         if depth < 2:
@@ -32,9 +35,9 @@ class DnCNN(nn.Module):
         self.skip = min(in_channels, out_channels)
         layers: list[nn.Module] = []
         for i in range(depth - 1):
-            norm = i > 0 or first_norm
-            layers.append(nn.Conv2d(in_channels if i == 0 else features, features, 3, padding=1, bias=not norm))
-            if norm:
+            normed = norm and (i > 0 or first_norm)
+            layers.append(nn.Conv2d(in_channels if i == 0 else features, features, 3, padding=1, bias=not normed))
+            if normed:
                 layers.append(nn.BatchNorm2d(features))
             layers.append(nn.ReLU(inplace=True))
         layers.append(nn.Conv2d(features, out_channels, 3, padding=1))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from n3net.models.dncnn import DnCNN
 from n3net.matching.images import Pads
+from n3net.models.dncnn import DnCNN
 from n3net.nn import N3Block2d, N3Options
 from n3net.selection import Rule
 
@@ -19,8 +19,11 @@ class N3Net(nn.Module):
         depth: convolutions of each DnCNN.
         features: of their hidden layers.
         block_channels: C of the N3 blocks' input.
-        k, patch_size, stride, window, options, rule: of the N3 blocks.
-        match_on: what patches are compared by: ``"embedding"``, learned; ``"input"``, the network's input image.
+        k, patch_size, stride, window, options, rule: of the N3 blocks. With k = 0 there are none: the DnCNNs follow
+            directly on each other.
+        match_on: what patches are compared by: ``"embedding"``, learned; ``"input"``, the network's input image;
+            ``"denoised"``, the output of a DnCNN of 17 layers, ``guide``, which has been trained before and stays as
+            it is.
         first_norm: see :class:`DnCNN`.
         backend: of :mod:`n3net.matching`.
     """
@@ -47,8 +50,8 @@ class N3Net(nn.Module):
         super().__init__()
         if stages < 1:
             raise ValueError(f"stages: expected at least 1, got {stages}")
-        if match_on not in ("embedding", "input"):
-            raise ValueError(f"match_on: expected 'embedding' or 'input', got {match_on!r}")
+        if match_on not in ("embedding", "input", "denoised"):
+            raise ValueError(f"match_on: expected 'embedding', 'input' or 'denoised', got {match_on!r}")
         out_channels = in_channels if out_channels is None else out_channels
         self.match_on = match_on
         self.blocks = nn.ModuleList(
@@ -64,7 +67,7 @@ class N3Net(nn.Module):
                 embedding="cnn" if match_on == "embedding" else None,
                 backend=backend,
             )
-            for _ in range(stages - 1)
+            for _ in range(stages - 1 if k else 0)
         )
         wide = (k + 1) * block_channels
         self.stages = nn.ModuleList(
@@ -77,6 +80,16 @@ class N3Net(nn.Module):
             )
             for i in range(stages)
         )
+        self.guide = DnCNN(in_channels, out_channels, first_norm=first_norm) if match_on == "denoised" else None
+        if self.guide is not None:
+            self.guide.requires_grad_(False).eval()
+
+    def train(self, mode: bool = True) -> N3Net:
+        """Training mode for all but the guide."""
+        super().train(mode)
+        if self.guide is not None:
+            self.guide.eval()
+        return self
 
     def forward(self, x: Tensor, match_on: Tensor | None = None, pads: Pads | None = None) -> Tensor:
         """Restore an image (B, C, H, W).
@@ -88,7 +101,9 @@ class N3Net(nn.Module):
         """
         if self.match_on == "input" and match_on is None:
             match_on = x
+        if self.guide is not None and match_on is None:
+            match_on = self.guide(x)
         y: Tensor = self.stages[0](x)
-        for block, stage in zip(self.blocks, list(self.stages)[1:], strict=True):
-            y = stage(block(y, match_on, pads=pads))
+        for i, stage in enumerate(list(self.stages)[1:]):
+            y = stage(self.blocks[i](y, match_on, pads=pads) if len(self.blocks) else y)
         return y

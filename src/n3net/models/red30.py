@@ -1,0 +1,61 @@
+"""RED30 (Mao, Shen and Yang 2016): convolutions and transposed convolutions with symmetric skips."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class RED30(nn.Module):
+    """``depth / 2`` convolutions, then as many transposed ones; every second of the latter adds its mirror image.
+
+    Args:
+        in_channels, out_channels: of the image.
+        depth: convolutions of both kinds, an even number.
+        features: of the hidden layers.
+        skip_every: layers between two skips.
+    """
+
+    def __init__(
+        self,
+        in_channels: int = 1,
+        out_channels: int | None = None,
+        depth: int = 30,
+        features: int = 128,
+        skip_every: int = 2,
+    ) -> None:
+        super().__init__()
+        if depth < 2 or depth % 2 or skip_every < 1:
+            raise ValueError(
+                f"depth, skip_every: expected an even number and at least 1, got depth={depth}, skip_every={skip_every}"
+            )
+        self.out_channels = in_channels if out_channels is None else out_channels
+        self.skip_every = skip_every
+        half = depth // 2
+        self.down = nn.ModuleList(
+            nn.Conv2d(in_channels if i == 0 else features, features, 3, padding=1) for i in range(half)
+        )
+        self.up = nn.ModuleList(
+            nn.ConvTranspose2d(features, self.out_channels if i == half - 1 else features, 3, padding=1)
+            for i in range(half)
+        )
+        for layer in [*self.down, *self.up]:
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+            nn.init.zeros_(layer.bias)
+        nn.init.normal_(layer.weight, std=1e-3)  # starts near the identity: its input has grown with each skip
+
+    def forward(self, x: Tensor) -> Tensor:
+        y, mirror = x, {}
+        for i, layer in enumerate(self.down, start=1):
+            y = torch.relu(layer(y))
+            mirror[i] = y
+        half = len(self.down)
+        for i, layer in enumerate(self.up, start=1):
+            y = layer(y)
+            left = half - i  # layers of the first half that this one's output mirrors
+            if left == 0:
+                break
+            if i % self.skip_every == 0:
+                y = y + mirror[left]
+            y = torch.relu(y)
+        return y + x[:, : self.out_channels]

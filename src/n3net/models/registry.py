@@ -1,0 +1,295 @@
+"""All models by name: what they are, which row of the paper's tables they stand for, how they are built.
+
+A new model is one builder, whose keyword arguments are the model's config, and one line in ``MODELS``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import torch
+from torch import nn
+
+from n3net.errors import UserError
+from n3net.models.denoiser import Denoiser
+from n3net.models.dncnn import DnCNN
+from n3net.models.ffdnet import FFDNet
+from n3net.models.n3net import N3Net
+from n3net.models.nn3d import NN3D
+from n3net.models.red30 import RED30
+from n3net.nn import PRESETS, N3Options
+from n3net.selection import Rule
+
+# Largest value of an integer in a config, so that a file's config cannot ask for a network without end.
+LIMITS = {"depth": 256, "stages": 32, "window": 255, "patch_size": 255, "stride": 255}
+LIMIT = 1024
+
+Options = str | dict[str, Any] | N3Options
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The name and the full config that :func:`create` built a model from; every model carries its own."""
+
+    name: str
+    config: dict[str, Any]  # JSON types only
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One model of the registry.
+
+    Args:
+        build: a function of keyword arguments with types and defaults, which are the model's config.
+        summary: what it is, in a line.
+        paper: where the paper reports it.
+        task: what it is for.
+        config: where it differs from the builder's defaults.
+    """
+
+    build: Callable[..., nn.Module]
+    summary: str
+    paper: str = ""
+    task: str = "denoising"
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+def denoising_n3net(
+    *,
+    channels: int = 1,
+    noise_map: bool = False,
+    stages: int = 3,
+    depth: int = 6,
+    features: int = 64,
+    block_channels: int = 8,
+    k: int = 7,
+    patch_size: int = 10,
+    stride: int = 5,
+    window: int = 15,
+    options: Options = "paper",
+    rule: Rule = "continuous",
+    match_on: Literal["embedding", "input", "denoised"] = "embedding",
+    first_norm: bool = True,
+) -> nn.Module:
+    """N3Net and its ablations; see :class:`n3net.models.N3Net`."""
+    net = N3Net(
+        channels + noise_map,
+        channels,
+        stages=stages,
+        depth=depth,
+        features=features,
+        block_channels=block_channels,
+        k=k,
+        patch_size=patch_size,
+        stride=stride,
+        window=window,
+        options=_options(options),
+        rule=rule,
+        match_on=match_on,
+        first_norm=first_norm,
+    )
+    return Denoiser(net, channels, noise_map)
+
+
+def denoising_dncnn(
+    *,
+    channels: int = 1,
+    noise_map: bool = False,
+    depth: int = 17,
+    features: int = 64,
+    first_norm: bool = True,
+    norm: bool = True,
+) -> nn.Module:
+    """DnCNN; see :class:`n3net.models.DnCNN`."""
+    net = DnCNN(channels + noise_map, channels, depth, features, first_norm=first_norm, norm=norm)
+    return Denoiser(net, channels, noise_map)
+
+
+def denoising_ffdnet(*, channels: int = 1, depth: int | None = None, features: int | None = None) -> nn.Module:
+    """FFDNet; see :class:`n3net.models.FFDNet`."""
+    return Denoiser(FFDNet(channels, depth, features), channels, True)
+
+
+def denoising_red30(
+    *, channels: int = 1, noise_map: bool = False, depth: int = 30, features: int = 128, skip_every: int = 2
+) -> nn.Module:
+    """RED30; see :class:`n3net.models.RED30`."""
+    return Denoiser(RED30(channels + noise_map, channels, depth, features, skip_every), channels, noise_map)
+
+
+def denoising_nn3d(
+    *,
+    channels: int = 1,
+    depth: int = 17,
+    features: int = 64,
+    first_norm: bool = True,
+    norm: bool = True,
+    group: int = 8,
+    patch_size: int = 10,
+    stride: int = 5,
+    window: int = 7,
+    threshold: float = 0.1,
+) -> nn.Module:
+    """NN3D on a DnCNN; see :class:`n3net.models.NN3D`."""
+    base = DnCNN(channels, channels, depth, features, first_norm=first_norm, norm=norm)
+    net = NN3D(base, channels, group=group, patch_size=patch_size, stride=stride, window=window, threshold=threshold)
+    return Denoiser(net, channels, True)
+
+
+MODELS: dict[str, Entry] = {
+    "n3net": Entry(denoising_n3net, "N3Net, 3 x DnCNN-6 and two N3 blocks", "Table 1 ours full, Tables 2 and 3"),
+    "n3net-light": Entry(
+        denoising_n3net, "2 x DnCNN-6 and one N3 block", "Table 1 ours light; supplement", config={"stages": 2}
+    ),
+    "dncnn-17": Entry(denoising_dncnn, "DnCNN of 17 layers, the baseline", "Table 1 (i), Table 3"),
+    "dncnn-18": Entry(denoising_dncnn, "DnCNN as deep as N3Net", "Table 1 (ii)", config={"depth": 18}),
+    "dncnn-6": Entry(denoising_dncnn, "one local network of N3Net", "supplement, 1 x DnCNN", config={"depth": 6}),
+    "knn-input": Entry(
+        denoising_n3net,
+        "hard KNN blocks that match noisy patches",
+        "Table 1 (iii)",
+        config={"rule": "hard", "match_on": "input"},
+    ),
+    "knn-denoised": Entry(
+        denoising_n3net,
+        "hard KNN blocks that match patches of a DnCNN-17's output",
+        "Table 1 (iv)",
+        config={"rule": "hard", "match_on": "denoised"},
+    ),
+    "concrete": Entry(
+        denoising_n3net, "Concrete blocks with an annealing net", "Table 1 (v)", config={"rule": "concrete"}
+    ),
+    "dncnn-6x2": Entry(
+        denoising_n3net, "2 x DnCNN-6 without a block", "supplement, 2 x DnCNN", config={"stages": 2, "k": 0}
+    ),
+    "knn-light": Entry(
+        denoising_n3net,
+        "2 x DnCNN-6 and one hard KNN block on noisy patches",
+        "supplement, 2 x DnCNN, KNN block",
+        config={"stages": 2, "rule": "hard", "match_on": "input"},
+    ),
+    "ffdnet": Entry(denoising_ffdnet, "FFDNet (Zhang et al. 2018), half resolution and a noise map", "Table 3"),
+    "red30": Entry(denoising_red30, "RED30 (Mao et al. 2016), 30 layers of 128 features", "Table 3"),
+    "nn3d": Entry(denoising_nn3d, "a non-local step on a DnCNN's output (Cruz et al. 2018)", "Table 3"),
+}
+
+ALIASES = {"dncnn": "dncnn-17", "n3net-full": "n3net"}
+
+
+def create(name: str, **overrides: Any) -> nn.Module:
+    """A model by name, freshly initialised, in training mode.
+
+    Args:
+        name: one of ``MODELS``.
+        overrides: of its config, e.g. ``channels=3``, ``noise_map=True``, ``k=4``, ``options="reference-2018"``.
+
+    Example:
+        >>> model = create("n3net", k=4)
+        >>> model.recipe.config["k"], model.recipe.config["stages"]
+        (4, 3)
+    """
+    name = ALIASES.get(name, name)
+    if name not in MODELS:
+        raise UserError(f"there is no model {name!r}{_nearest(name, MODELS)}; 'n3net models' lists them all")
+    entry = MODELS[name]
+    config = _complete(name, entry, overrides)
+    try:
+        model = entry.build(**config)
+    except ValueError as error:
+        raise UserError(f"{name}: {error}") from error
+    model.recipe = Recipe(name, config)  # type: ignore[assignment]
+    return model
+
+
+def count_parameters(model: nn.Module) -> int:
+    """How many numbers its parameters hold, those of a frozen guide included."""
+    return sum(p.numel() for p in model.parameters())
+
+
+def describe(name: str) -> dict[str, Any]:
+    """One line of the registry: name, task, parameters, the paper's row, what it is, and its config."""
+    with torch.device("meta"):
+        model = create(name)
+    entry = MODELS[ALIASES.get(name, name)]
+    recipe: Any = model.recipe
+    return {
+        "name": recipe.name,
+        "task": entry.task,
+        "parameters": count_parameters(model),
+        "paper": entry.paper,
+        "summary": entry.summary,
+        "config": recipe.config,
+    }
+
+
+def _complete(name: str, entry: Entry, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """The builder's defaults, the entry's config and the overrides, checked, in JSON types."""
+    parameters = inspect.signature(entry.build).parameters
+    hints = get_type_hints(entry.build)
+    for key in overrides:
+        if key not in parameters:
+            raise UserError(
+                f"{name} has no option {key!r}{_nearest(key, parameters)}; its options are {', '.join(parameters)}"
+            )
+    config = {}
+    for key, parameter in parameters.items():
+        value = {**entry.config, **overrides}.get(key, parameter.default)
+        _check_type(f"{name}: {key}", value, hints[key])
+        if isinstance(value, int) and not isinstance(value, bool) and not 0 <= value <= LIMITS.get(key, LIMIT):
+            raise UserError(f"{name}: {key}: expected 0 to {LIMITS.get(key, LIMIT)}, got {value}")
+        config[key] = asdict(_options(value)) if key == "options" else value
+    if config.get("channels", 1) not in (1, 3):
+        raise UserError(f"{name}: channels: expected 1 (gray) or 3 (colour), got {config['channels']}")
+    return config
+
+
+def _options(options: Options) -> N3Options:
+    if isinstance(options, N3Options):
+        return options
+    if isinstance(options, str):
+        if options not in PRESETS:
+            raise UserError(f"options: there is no preset {options!r}; the presets are {', '.join(PRESETS)}")
+        return PRESETS[options]
+    try:
+        return N3Options(**options)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"options: {error}") from error
+
+
+def _check_type(what: str, value: Any, hint: Any) -> None:
+    if not _fits(value, hint):
+        expected = " or ".join(_words(hint))
+        raise UserError(f"{what}: expected {expected}, got {value!r}")
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    origin = get_origin(hint)
+    if origin is Literal:
+        return value in get_args(hint)
+    if origin in (Union, types.UnionType):
+        return any(_fits(value, h) for h in get_args(hint))
+    kind = origin or hint
+    if kind in (int, float) and isinstance(value, bool):
+        return False
+    return isinstance(value, (int, float) if kind is float else kind)
+
+
+def _words(hint: Any) -> list[str]:
+    origin = get_origin(hint)
+    if origin is Literal:
+        return [repr(choice) for choice in get_args(hint)]
+    if origin in (Union, types.UnionType):
+        return [word for h in get_args(hint) for word in _words(h)]
+    names = {int: "an integer", bool: "true or false", float: "a number", str: "a word", types.NoneType: "nothing"}
+    kind = origin or hint
+    return [names.get(kind, kind.__name__)]
+
+
+def _nearest(word: str, choices: Any) -> str:
+    close = difflib.get_close_matches(word, list(choices), 1, 0.5)
+    return f", did you mean {close[0]!r}?" if close else ""

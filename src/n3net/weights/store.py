@@ -1,0 +1,60 @@
+"""Where weights are found by name: those that come with the package, and those a user fetched or imported."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from n3net.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+SHIPPED = Path(__file__).parent / "files"
+SUFFIX = ".safetensors"
+
+
+def user_directory() -> Path:
+    """``$N3NET_WEIGHTS``, or ``n3net/weights`` in the user's data directory."""
+    if "N3NET_WEIGHTS" in os.environ:
+        return Path(os.environ["N3NET_WEIGHTS"]).expanduser()
+    return Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser() / "n3net" / "weights"
+
+
+def available() -> dict[str, Path]:
+    """All names that :func:`load` knows; where the user has a file of a shipped name, the user's counts."""
+    found = {}
+    for directory in (SHIPPED, user_directory()):
+        found.update({path.stem: path for path in sorted(directory.glob(f"*{SUFFIX}"))})
+    return found
+
+
+def locate(name_or_path: str | Path) -> Path:
+    """The file of a name, or the path itself."""
+    path = Path(name_or_path)
+    if path.is_file():
+        return path
+    names = available()
+    if str(name_or_path) in names:
+        return names[str(name_or_path)]
+    if path.suffix or len(path.parts) > 1:
+        raise UserError(f"{path}: there is no such file")
+    close = difflib.get_close_matches(str(name_or_path), list(names), 1, 0.5)
+    hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(names) or 'none yet'}"
+    raise UserError(f"there are no weights {str(name_or_path)!r}; {hint} ('n3net weights list' tells more)")
+
+
+def load(name_or_path: str | Path) -> nn.Module:
+    """A trained model, in eval mode, ready to run.
+
+    Args:
+        name_or_path: a name of ``n3net weights list``, or a file that :func:`n3net.weights.save` wrote.
+
+    Returns:
+        The module; its ``recipe`` says what it is, its ``record`` how it was trained.
+    """
+    from n3net.weights.format import read
+
+    return read(locate(name_or_path))

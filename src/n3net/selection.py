@@ -10,13 +10,14 @@
 
 With these, the whole of Eqs. 8-10 reads ``w = softmax(z); z <- z + c log(1 - w)``.
 
-Where a weight is 1 to the last bit, ``log(1 - w)`` is still a finite number, because only the largest
-weight a can come near 1, and ``1 - w_a`` is the sum of all the others:
-``log(1 - w_a) = logsumexp(z without a) - logsumexp(z)``. No subtraction from 1 is involved.
+Where a weight is 1 to the last bit, ``log(1 - w)`` is still a finite number, because only one weight a (the peak) can
+come near 1, and ``1 - w_a`` is the sum of all the others: ``log(1 - w_a) = logsumexp(z without a) - logsumexp(z)``.
+No subtraction from 1 is involved.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal, get_args
 
 import torch
@@ -24,6 +25,8 @@ from torch import Tensor
 
 Rule = Literal["continuous", "hard", "stochastic", "concrete"]
 Update = Literal["tempered", "untempered"]
+
+_PEAK = math.log(0.6)  # at most one weight of a row lies above; below, log1p(-w) has all its digits
 
 
 def select(
@@ -60,12 +63,10 @@ def select(
         Weights of shape :math:`(..., k, M)` in the type of ``distances``; float16 and bfloat16 are computed in float32.
 
     Example:
-        >>> select(torch.tensor([0.0, 1.0, 2.0, 5.0]), k=2, temperature=0.1).round(decimals=3)
-        tensor([[1., 0., 0., 0.],
-                [0., 1., 0., 0.]])
-        >>> select(torch.tensor([0.0, 1.0, 2.0, 5.0]), k=2, temperature=0.1, update="untempered").round(decimals=3)
-        tensor([[1.0000, 0.0000, 0.0000, 0.0000],
-                [0.5000, 0.5000, 0.0000, 0.0000]])
+        >>> select(torch.tensor([0.0, 1.0, 2.0, 5.0]), k=2, temperature=0.1).round(decimals=2).tolist()
+        [[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]
+        >>> select(torch.tensor([0.0, 1.0, 2.0, 5.0]), k=2, temperature=0.1, update="untempered").round(decimals=2).tolist()
+        [[1.0, 0.0, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0]]
     """
     _check_choice("rule", rule, Rule)
     _check_choice("update", update, Update)
@@ -98,6 +99,7 @@ def select_from_logits(
     generator: torch.Generator | None = None,
 ) -> Tensor:
     """:func:`select` without its checks, from logits ``z = -d / t`` (..., M) and ``strength`` c (..., 1) -> (..., k, M)."""
+    z = z - z.amax(-1, keepdim=True).detach()  # a shift changes nothing but the rounding of what follows
     if rule == "continuous":
         log_w: Tensor = _LogWeights.apply(z, strength, k)
         return log_w.exp()
@@ -118,10 +120,10 @@ def select_from_logits(
 
 def log_one_minus(log_w: Tensor) -> Tensor:
     """log(1 - w) from log w (..., M) that are normalised over the last dimension, accurate where w rounds to 1."""
-    top = _is_top(log_w)
-    rest = torch.logsumexp(log_w.masked_fill(top, -torch.inf), -1, keepdim=True)  # (..., 1)
-    small = log_w.masked_fill(top, -torch.inf).exp()  # at most 1/2, so log1p is accurate
-    return torch.where(top, rest, torch.log1p(-small))
+    peak = log_w > _PEAK
+    others = log_w.masked_fill(peak, -torch.inf)
+    rest = torch.logsumexp(others, -1, keepdim=True)  # (..., 1)
+    return torch.where(peak, rest, torch.log1p(-others.exp()))
 
 
 class _LogWeights(torch.autograd.Function):
@@ -154,23 +156,23 @@ class _LogWeights(torch.autograd.Function):
             w = log_w.exp()
             g_update = g_z
             if j + 1 < k:
-                top = _is_top(log_w)
-                small = w.masked_fill(top, 0)
+                peak = log_w > _PEAK
+                small = w.masked_fill(peak, 0)
                 g_strength = g_strength + (g_z * log_one_minus(log_w)).sum(-1, keepdim=True)
                 h = strength * g_z  # with respect to log(1 - w)
-                # d log(1 - w_i) / d log w_i = -w_i / (1 - w_i). For the largest weight the quotient may overflow;
+                # d log(1 - w_i) / d log w_i = -w_i / (1 - w_i). For the peak a the quotient may overflow;
                 # multiplied out with the softmax's own gradient only w_i / (1 - w_a), a softmax of the rest, remains.
-                g = g - (h * small / (1 - small)).masked_fill(top, 0)
-                pull = (h * w).masked_fill(~top, 0).sum(-1, keepdim=True)
-                rest = torch.softmax(log_w.masked_fill(top, -torch.inf), -1)
-                g_update = g_z + torch.where(top, -pull, pull * rest)
+                g = g - h * small / (1 - small)
+                pull = (h * w).masked_fill(~peak, 0).sum(-1, keepdim=True)
+                rest = torch.softmax(log_w.masked_fill(peak, -torch.inf), -1)
+                g_update = g_z + torch.where(peak, -pull, pull * rest)
             g_z = g_update + g - w * g.sum(-1, keepdim=True)
         return g_z, g_strength, None
 
 
 def _logits(d: Tensor, t: Tensor) -> Tensor:
-    """-d / t, shifted so that the largest is 0, bounded so that nothing overflows, -inf where d is inf."""
-    shifted = d - d.amin(-1, keepdim=True).detach()
+    """-d / t up to a shift, bounded so that nothing overflows, -inf where d is inf."""
+    shifted = d - d.amin(-1, keepdim=True).detach()  # before the division, which might overflow
     bound = torch.finfo(d.dtype).max * 1e-8
     return torch.where(torch.isposinf(d), -torch.inf, (-shifted / t).clamp(min=-bound))
 
@@ -196,14 +198,15 @@ def _is_top(x: Tensor) -> Tensor:
 
 
 def _one_hot_top(z: Tensor, k: int) -> Tensor:
-    index = z.sort(-1, descending=True, stable=True).indices[..., :k]  # (..., k)
+    index = torch.sort(z, dim=-1, descending=True, stable=True).indices[..., :k]  # (..., k)
     return torch.zeros_like(z).unsqueeze(-2).repeat_interleave(k, -2).scatter(-1, index.unsqueeze(-1), 1.0)
 
 
 def _gumbel(like: Tensor, generator: torch.Generator | None) -> Tensor:
     uniform = torch.rand(like.shape, dtype=like.dtype, device=like.device, generator=generator)
     tiny = torch.finfo(like.dtype).tiny
-    return -torch.log(-torch.log(uniform.clamp(min=tiny)).clamp(min=tiny))
+    exponential = -torch.log(uniform.clamp(min=tiny))
+    return -torch.log(exponential.clamp(min=tiny))
 
 
 def _check_choice(name: str, value: object, choices: Any) -> None:

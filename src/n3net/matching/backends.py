@@ -40,14 +40,22 @@ class Backend:
         if self.fused is not None and not torch.is_grad_enabled():
             return self.fused(embedding, scale, strength, values, grid, k, euclidean=euclidean, **rule)
         d = self.distances(embedding, grid)  # (B, Qh, Qw, M)
-        d = root(d) if euclidean else d
-        return self.aggregate(-scale[..., None] * d, strength, values, grid, k, **rule)
+        return self.aggregate(logits(root(d) if euclidean else d, scale), strength, values, grid, k, **rule)
 
 
 def root(d: Tensor) -> Tensor:
     """Square root whose gradient at 0 is 0, where a slot is no candidate or two patches are the same."""
     zero = d == 0
     return torch.where(zero, 0, torch.where(zero, 1, d).sqrt())
+
+
+def logits(d: Tensor, scale: Tensor) -> Tensor:
+    """z = -scale * d, (B, Qh, Qw, M), (B, Qh, Qw), up to a shift of each row.
+
+    Around their mean, distances lose fewer digits in the product, and in its gradient with respect to the scale.
+    """
+    mean = d.sum(-1, keepdim=True) / (d != 0).sum(-1, keepdim=True).clamp(min=1)  # of the candidates
+    return -scale[..., None] * (d - mean.detach())
 
 
 BACKENDS = {

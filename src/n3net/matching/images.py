@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from n3net.matching.backends import choose, root
+from n3net.matching.backends import choose, logits, root
 from n3net.matching.grid import Border, Grid, col2im, crop, grid_for, im2col, pad, padding
 from n3net.selection import Rule
 
@@ -129,7 +129,7 @@ def match_images(
         d = engine.distances(embedding, grid)  # (B, Qh, Qw, M)
         d = root(d) if euclidean else d
         factor = gain(d, grid.candidates(d.device))
-        out = engine.aggregate(-(factor * scale)[..., None] * d, strength, values, grid, k, **options)
+        out = engine.aggregate(logits(d, factor * scale), strength, values, grid, k, **options)
     if not whole_cells:
         columns = out.unflatten(1, (-1, matching.patch_size**2)).flatten(0, 1)  # (B k C, P², Qh, Qw)
         image = col2im(columns, padded_height, padded_width, matching.patch_size, matching.stride)

@@ -35,7 +35,7 @@ def aggregate(logits: Tensor, strength: Tensor, values: Tensor, grid: Grid, k: i
     w = select_from_logits(z, k, strength[..., None], **rule).flatten(1, 2)  # (B, Q, k, M)
     patches = _patches(values, grid)  # (B, Q, D)
     there = patches[:, _index(grid, values.device)]  # (B, Q, M, D)
-    neighbours = (w[..., None] * there[:, :, None]).sum(-2)  # (B, Q, k, D)
+    neighbours = w @ there  # (B, Q, k, D)
     columns = neighbours.permute(0, 2, 3, 1).flatten(1, 2)  # (B, k D, Q)
     columns = columns.unflatten(-1, (grid.query_rows, grid.query_cols))
     columns = columns.unflatten(1, (k * values.shape[1], -1)).flatten(0, 1)  # (B k C, P P, Qh, Qw)

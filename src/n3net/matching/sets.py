@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from n3net.matching.backends import root
+from n3net.matching.backends import logits, root
 from n3net.matching.images import Distance
 from n3net.selection import Rule, select_from_logits
 
@@ -47,12 +47,12 @@ def match_sets(
     dtype = values.dtype
     work = torch.promote_types(torch.promote_types(dtype, embedding.dtype), torch.float32)
     embedding, values, scale, strength = (t.to(work) for t in (embedding, values, scale, strength))
+    if not torch.compiler.is_compiling():
+        _check(b, n, k, mask, include_self)
     if mask is not None:
         # What a masked item holds must not matter, not even if it is NaN.
         embedding = embedding.masked_fill(~mask[..., None], 0)
         values = values.masked_fill(~mask[..., None], 0)
-    if not torch.compiler.is_compiling():
-        _check(b, n, k, mask, include_self)
 
     def rows(first: int, last: int, e: Tensor, v: Tensor, s: Tensor, c: Tensor) -> Tensor:
         q = e[:, first:last]  # (B, q, E)
@@ -64,7 +64,7 @@ def match_sets(
             d = x.square().sum(-1)[..., None] + y.square().sum(-1)[:, None] - 2 * x @ y.transpose(1, 2)
             d = d.clamp(min=0)
         d = root(d) if distance == "euclidean" else d
-        z = -s[:, first:last, None] * d
+        z = logits(d, s[:, first:last])
         index = torch.arange(n, device=z.device)
         if not include_self:
             z = z.masked_fill(index[first:last, None] == index, -torch.inf)

@@ -4,45 +4,71 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import Any
+from typing import Annotated, Any
 
-import click
 import typer
+from typer.core import TyperGroup
 
 # Command -> (module with a function `command` or a typer app `app`, what `n3net --help` says of it).
 COMMANDS = {
+    "models": ("n3net.cli.models", "List the networks: size, and the paper's row they stand for."),
+    "weights": ("n3net.cli.weights", "List, inspect, import, verify or fetch trained weights."),
+    "eval": ("n3net.cli.eval", "Measure models on images, with fixed seeds and stated protocols."),
+    "reproduce": ("n3net.cli.reproduce", "The paper's tables, beside what is measured here."),
+    "inspect": ("n3net.cli.inspect", "Show what the N3 blocks of a model have learned, on an image."),
     "bench": ("n3net.cli.bench", "Measure speed and memory against DnCNN and the 2018 way, as ratios."),
     "demo": ("n3net.cli.demo", "Show what n3net does, in a picture."),
 }
 
 
-class _Lazy(click.Group):
+class _Lazy(TyperGroup):
     """A group whose commands are imported when they are needed."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
             return None
-        module: Any = importlib.import_module(COMMANDS[name][0])
+        module: Any = importlib.import_module(COMMANDS[cmd_name][0])
         if hasattr(module, "app"):
             command = typer.main.get_command(module.app)
         else:
             app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
             app.command()(module.command)
             command = typer.main.get_command(app)
-        command.name = name
+        command.name = cmd_name
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
-@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="n3net")
-def root() -> None:
+root = typer.Typer(
+    cls=_Lazy,
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(value: bool) -> None:
+    if value:
+        from n3net.version import __version__
+
+        print(f"n3net, version {__version__}")
+        raise typer.Exit
+
+
+@root.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
     """n3net: differentiable nearest neighbours, and what can be done with them.
 
     'n3net COMMAND --help' explains a command.
@@ -54,13 +80,16 @@ def main() -> None:
     from n3net.errors import UserError
 
     try:
-        root(standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
+        result = typer.main.get_command(root)(prog_name="n3net", standalone_mode=False)
     except UserError as error:
         print(f"n3net: {error}", file=sys.stderr)
         sys.exit(2)
-    except (click.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         print("n3net: interrupted", file=sys.stderr)
         sys.exit(130)
+    except Exception as error:
+        if not hasattr(error, "show"):  # what typer raises for a wrong command line can show itself
+            raise
+        error.show()
+        sys.exit(getattr(error, "exit_code", 2))
+    sys.exit(result if isinstance(result, int) else 0)

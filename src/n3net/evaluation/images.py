@@ -1,0 +1,56 @@
+"""Test images from a directory."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+
+from n3net.errors import UserError
+
+SUFFIXES = {".png", ".bmp", ".tif", ".tiff", ".jpg", ".jpeg", ".webp"}
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """Images by name, in the order of their names; read when they are needed."""
+
+    name: str
+    paths: tuple[Path, ...]
+
+    def read(self, index: int, channels: int = 1) -> Tensor:
+        """One image, (channels, H, W) in [0, 1]. Colour becomes gray as in ITU-R 601, gray becomes three equal channels."""
+        path = self.paths[index]
+        try:
+            with Image.open(path) as image:
+                pixels = np.asarray(image.convert("L" if channels == 1 else "RGB"), dtype=np.float32) / 255
+        except (UnidentifiedImageError, OSError) as error:
+            raise UserError(f"{path}: cannot be read as an image ({error})") from error
+        return torch.from_numpy(np.atleast_3d(pixels).transpose(2, 0, 1).copy())  # (C, H, W)
+
+
+def image_set(directory: str | Path, limit: int | None = None) -> ImageSet:
+    """The images of a directory, or the first few of them."""
+    directory = Path(directory)
+    if not directory.is_dir():
+        raise UserError(f"{directory}: there is no such directory")
+    paths = sorted(p for p in directory.iterdir() if p.suffix.lower() in SUFFIXES and p.is_file())
+    if not paths:
+        raise UserError(f"{directory}: no images in it (looked for {', '.join(sorted(SUFFIXES))})")
+    return ImageSet(directory.resolve().name, tuple(paths[:limit]))
+
+
+def data_root(given: str | Path | None) -> Path | None:
+    """The directory of data sets: as given, or ``$N3NET_DATA``."""
+    if given is None:
+        given = os.environ.get("N3NET_DATA")
+    if given is None:
+        return None
+    if not Path(given).is_dir():
+        raise UserError(f"{given}: there is no such directory of data sets")
+    return Path(given)

@@ -1,0 +1,123 @@
+"""What can be measured: trained networks by name or file, and methods that learn nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from n3net.errors import UserError
+
+Run = Callable[[Tensor, float], Tensor]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to remove noise.
+
+    Args:
+        name: in tables.
+        run: a noisy image (C, H, W) and sigma in gray levels -> the denoised image.
+        channels: that it works on, None if any.
+        trained_for: noise levels it was trained for, lowest and highest, None if that is not known or any.
+        digest: of the weights.
+    """
+
+    name: str
+    run: Run
+    channels: int | None = None
+    trained_for: tuple[float, float] | None = None
+    digest: str | None = None
+
+
+def method(name: str) -> Method:
+    """A method by name: of :data:`CLASSICAL`, ``nn3d:WEIGHTS`` for a non-local step after a network, or weights."""
+    label, _, name = name.rpartition("=") if "=" in name else ("", "", name)
+    label = label or name
+    if name in CLASSICAL:
+        return Method(label, CLASSICAL[name]())
+    if name.startswith("nn3d:"):
+        return _nn3d(label, name.removeprefix("nn3d:"))
+    from n3net import load
+    from n3net.models import fold_batch_norm
+
+    model: Any = load(name)
+    if not hasattr(model, "noise_map"):
+        raise UserError(f"{name}: a {model.recipe.name}, which is not for denoising")
+    folded = fold_batch_norm(model)
+
+    def run(noisy: Tensor, sigma: float) -> Tensor:
+        with torch.inference_mode():
+            out: Tensor = folded(noisy[None], sigma=sigma)[0]
+        return out
+
+    return Method(label, run, model.channels, trained_for(model.record), model.record["digest"])
+
+
+def trained_for(record: dict[str, Any]) -> tuple[float, float] | None:
+    """Lowest and highest noise level that a training record names."""
+    training = record.get("training")
+    sigma = training.get("sigma") if isinstance(training, dict) else None
+    if isinstance(sigma, int | float):
+        return float(sigma), float(sigma)
+    if isinstance(sigma, list) and sigma and all(isinstance(s, int | float) for s in sigma):
+        return float(min(sigma)), float(max(sigma))
+    return None
+
+
+def _nn3d(label: str, weights: str) -> Method:
+    from n3net.models import NN3D
+
+    base = method(weights)
+    step = NN3D(torch.nn.Identity())
+
+    def run(noisy: Tensor, sigma: float) -> Tensor:
+        with torch.inference_mode():
+            image = base.run(noisy, sigma)[None]
+            return step.filter(image, torch.tensor([step.threshold * sigma / 255]))[0]
+
+    return Method(label, run, base.channels, base.trained_for, base.digest)
+
+
+def _noisy() -> Run:
+    return lambda noisy, sigma: noisy
+
+
+def _bm3d() -> Run:
+    try:
+        import bm3d
+    except ImportError as error:
+        raise UserError("bm3d: needs the package of that name (for non-commercial use): pip install bm3d") from error
+
+    def run(noisy: Tensor, sigma: float) -> Tensor:
+        pixels = noisy.numpy().transpose(1, 2, 0).astype(np.float64)
+        call = bm3d.bm3d_rgb if pixels.shape[2] == 3 else bm3d.bm3d
+        out = call(pixels if pixels.shape[2] == 3 else pixels[..., 0], sigma / 255)
+        return torch.from_numpy(np.atleast_3d(out).transpose(2, 0, 1).astype(np.float32))
+
+    return run
+
+
+def _nlm() -> Run:
+    """Non-local means (Buades et al. 2005): 5 x 5 patches in a window of 23 x 23 pixels, h = 0.6 σ."""
+    try:
+        from skimage.restoration import denoise_nl_means
+    except ImportError as error:
+        raise UserError("nlm: needs scikit-image: pip install scikit-image") from error
+
+    def run(noisy: Tensor, sigma: float) -> Tensor:
+        pixels = noisy.numpy().transpose(1, 2, 0)
+        s = sigma / 255
+        out = denoise_nl_means(
+            pixels, patch_size=5, patch_distance=11, h=0.6 * s, sigma=s, fast_mode=True, channel_axis=-1
+        )
+        return torch.from_numpy(np.asarray(out, dtype=np.float32).reshape(pixels.shape).transpose(2, 0, 1).copy())
+
+    return run
+
+
+CLASSICAL: dict[str, Callable[[], Run]] = {"noisy": _noisy, "nlm": _nlm, "bm3d": _bm3d}

@@ -1,0 +1,42 @@
+"""``n3net train``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    config: Annotated[str, typer.Argument(help="A .yaml file, or the name of a config that comes with n3net.")] = "",
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="e.g. optimizer.lr=5e-4 model.k=4")
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Fit the whole schedule into this much wall-clock time, e.g. 3h.")
+    ] = None,
+    runs: Annotated[
+        Path | None, typer.Option("--runs", "--run", help="Folder of this run. [default: runs/NAME of the config]")
+    ] = None,
+    show: Annotated[bool, typer.Option("--show", help="Print the whole config and stop.")] = False,
+) -> None:
+    """Train a network, or go on training it: the same command again continues from the last checkpoint.
+
+    Needs the libraries of 'pip install n3net[train]'.
+    """
+    from n3net.errors import UserError
+    from n3net.training import config as configs
+
+    if not config:
+        raise UserError(f"train: which config? A .yaml file, or one of {', '.join(configs.names())}")
+    given = [*(overrides or []), *([f"budget={budget}"] if budget else [])]
+    settings = configs.load(config, given)
+    if show:
+        typer.echo(configs.dump(settings), nl=False)
+        return
+    from n3net.training.loop import train
+
+    outcome = train(settings, runs or Path("runs") / Path(config).stem)
+    if outcome.signal:
+        raise typer.Exit(128 + outcome.signal)

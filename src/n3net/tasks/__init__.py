@@ -1,0 +1,91 @@
+"""What networks are trained to do. A new task is one file with a :class:`Task` and one line in ``TASKS``."""
+
+from __future__ import annotations
+
+import importlib
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from n3net.errors import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor, nn
+
+    from n3net.training.data import Batch
+
+# Name in a config -> where its class is.
+TASKS = {
+    "gaussian": "n3net.tasks.gaussian:GaussianDenoising",
+}
+
+
+class Task(ABC):
+    """What the training loop asks of a task. Items and scores are pure functions of their arguments.
+
+    Attributes:
+        Options: a dataclass, the section ``data`` of a config.
+        metric: which of the validation scores decides what is best; larger is better.
+        unit: what the items are, for people.
+    """
+
+    Options: ClassVar[type]
+    metric: ClassVar[str]
+    unit: ClassVar[str] = "items"
+
+    @abstractmethod
+    def __init__(self, options: Any, model: dict[str, Any], seed: int) -> None:
+        """From the sections ``data`` and ``model`` of a config."""
+
+    @property
+    @abstractmethod
+    def items_per_epoch(self) -> int:
+        """Items of an epoch."""
+
+    @abstractmethod
+    def build_model(self) -> nn.Module:
+        """The network, freshly initialised."""
+
+    @abstractmethod
+    def item(self, number: int, rng: np.random.Generator) -> dict[str, Any]:
+        """The training item of this number, counted from 0 over the whole run, with random numbers of its own."""
+
+    def collate(self, items: list[dict[str, Any]]) -> Batch:
+        """A batch of items; by default they have equal shapes and are stacked."""
+        from n3net.training.data import stack
+
+        return stack(items)
+
+    @abstractmethod
+    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss, a mean over the items of a batch, and figures to show beside it."""
+
+    @property
+    @abstractmethod
+    def validation_count(self) -> int:
+        """Items to validate on."""
+
+    @abstractmethod
+    def validate(self, model: nn.Module, index: int, rng: np.random.Generator) -> dict[str, float]:
+        """Scores of a model in eval mode on a validation item; their means over all items are reported."""
+
+    def card(self) -> dict[str, Any]:
+        """What a file of weights says of the data they were trained on."""
+        return {}
+
+
+def task_class(name: str) -> type[Task]:
+    """The class of a task's name."""
+    if name not in TASKS:
+        raise UserError(f"task: expected {' or '.join(TASKS)}, got {name!r}")
+    module, _, attribute = TASKS[name].partition(":")
+    found: type[Task] = getattr(importlib.import_module(module), attribute)
+    return found
+
+
+def data_root(root: str | None) -> Path:
+    """The folder that data paths start from: the config's, or ``$N3NET_DATA``, or the current one."""
+    import os
+
+    return Path(root or os.environ.get("N3NET_DATA") or ".").expanduser()

@@ -1,0 +1,326 @@
+"""What a training run is: a small YAML file, ``key=value`` from the command line, and the types that check both."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+import types
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from n3net.errors import UserError
+
+T = TypeVar("T")
+
+LENGTHS = ("epochs", "steps", "budget")  # a run's length is given by one of them; the one that is given last counts
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """How gradients become steps.
+
+    Args:
+        name: Adam and SGD add the weight decay to the gradient, AdamW takes it from the weights.
+        lr: peak learning rate.
+        betas: of Adam.
+        momentum: of SGD.
+        weight_decay: on the weights of convolutions and linear layers and the scale of batch norms, nothing else.
+        clip: largest gradient, or null.
+        clip_by: ``norm`` of the whole gradient; or ``value``, each entry to at most ``clip / lr`` as VDSR does.
+    """
+
+    name: Literal["adam", "adamw", "sgd"] = "adam"
+    lr: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    momentum: float = 0.9
+    weight_decay: float = 1e-4
+    clip: float | None = None
+    clip_by: Literal["norm", "value"] = "norm"
+
+    def __post_init__(self) -> None:
+        _require(self.lr > 0, "lr", "a positive number", self.lr)
+        _require(self.weight_decay >= 0, "weight_decay", "0 or more", self.weight_decay)
+        _require(self.clip is None or self.clip > 0, "clip", "a positive number or null", self.clip)
+
+
+@dataclass(frozen=True)
+class ScheduleConfig:
+    """The learning rate as a function of the fraction of the run that has passed.
+
+    Args:
+        name: ``exponential`` and ``cosine`` fall from the peak to ``final``; ``one-cycle`` climbs during ``warmup``
+            from ``lr / 25`` and falls in a cosine; ``steps`` multiplies by ``drop`` every ``every`` of the run.
+        final: learning rate at the end.
+        warmup: fraction of the run during which the rate climbs, on a line from 0, or as ``one-cycle`` does.
+        drop, every: of ``steps``.
+    """
+
+    name: Literal["constant", "exponential", "cosine", "one-cycle", "steps"] = "cosine"
+    final: float = 1e-6
+    warmup: float = 0.0
+    drop: float = 0.1
+    every: float = 0.25
+
+    def __post_init__(self) -> None:
+        _require(self.final >= 0, "final", "0 or more", self.final)
+        _require(self.name != "exponential" or self.final > 0, "final", "more than 0, to decay to", self.final)
+        _require(0 <= self.warmup < 1, "warmup", "a fraction of the run, 0 <= warmup < 1", self.warmup)
+        _require(0 < self.every <= 1, "every", "a fraction of the run, 0 < every <= 1", self.every)
+
+
+@dataclass(frozen=True)
+class Config:
+    """A training run.
+
+    Args:
+        task: a name of :data:`n3net.tasks.TASKS`.
+        model: ``name`` and options for :func:`n3net.models.create`.
+        data: the task's own options, see its ``Options``.
+        epochs, steps, budget: length of the run, one of the three; a budget is wall-clock time such as ``3h``.
+        batch_size: items of a step, over all processes together.
+        seed: of initialisation, crops and noise.
+        optimizer, schedule: see there.
+        ema: decay of the exponential moving average of the weights, which is validated and exported; 0 for none.
+        precision: ``32-true`` or ``bf16-mixed``, or what else Lightning Fabric knows.
+        accelerator, devices, nodes: of Lightning Fabric.
+        channels_last: memory layout of images.
+        workers: threads that prepare batches.
+        log_every: steps between two lines of the log.
+        validate_every, save_every: ``10m``, or a number of steps; validation 0 for never before the end.
+        explode: stop when the loss is this many times its running mean.
+        licence: of the weights, written into their file.
+    """
+
+    task: str
+    model: dict[str, Any]
+    data: dict[str, Any] = field(default_factory=dict)
+    epochs: float | None = None
+    steps: int | None = None
+    budget: str | None = None
+    batch_size: int = 32
+    seed: int = 0
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    ema: float = 0.999
+    precision: str = "32-true"
+    accelerator: str = "auto"
+    devices: int = 1
+    nodes: int = 1
+    channels_last: bool = False
+    workers: int = 1
+    log_every: int = 10
+    validate_every: int | str = "15m"
+    save_every: int | str = "5m"
+    explode: float = 100.0
+    licence: str = "not stated"
+
+    def __post_init__(self) -> None:
+        given = [name for name in LENGTHS if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"length of the run: give one of {', '.join(LENGTHS)}, got {given or 'none'}")
+        for name in ("batch_size", "workers", "log_every", "devices", "nodes"):
+            _require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+        for name in ("epochs", "steps"):
+            value = getattr(self, name)
+            _require(value is None or value > 0, name, "more than 0", value)
+        _require(0 <= self.ema < 1, "ema", "a decay of at least 0 and less than 1", self.ema)
+        _require(0 <= self.seed < 2**63, "seed", "0 to 2^63 - 1", self.seed)
+        _require("name" in self.model, "model", "a name and options, such as {name: n3net, k: 7}", self.model)
+        if self.budget is not None:
+            _require(seconds(self.budget) > 0, "budget", "a time such as 3h", self.budget)
+        for name in ("validate_every", "save_every"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                try:
+                    seconds(value)
+                except ValueError as error:
+                    raise ValueError(f"{name}: {error}") from None
+            _require(value != 0 or name != "save_every", name, "more than 0", value)
+
+
+def load(source: str, overrides: list[str] | tuple[str, ...] = ()) -> Config:
+    """A config by name or path, with ``key=value`` laid over it."""
+    content = read(source)
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        if not equals or not key:
+            raise UserError(f"{override!r}: expected key=value, such as optimizer.lr=1e-3")
+        value: Any = _yaml().safe_load(text) if text else None
+        for part in reversed(key.strip().split(".")):
+            value = {part: value}
+        content = merge(content, value)
+    return from_mapping(Config, content)
+
+
+def read(source: str) -> dict[str, Any]:
+    """The mapping of a config file and of the files it is based on."""
+    return _read(_locate(source, None), ())
+
+
+def names() -> list[str]:
+    """The configs that come with the package."""
+    return sorted(path.stem for path in _packaged().iterdir() if path.suffix == ".yaml")
+
+
+def merge(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """Two nested mappings, the second laid over the first; of epochs, steps and budget the last one stays."""
+    out = dict(under)
+    if any(over.get(name) is not None for name in LENGTHS):
+        out.update({name: None for name in LENGTHS if name in out})
+    for key, value in over.items():
+        old = out.get(key)
+        out[key] = merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return out
+
+
+def from_mapping(kind: type[T], content: Any, path: str = "") -> T:
+    """A dataclass from a nested mapping; what does not fit is a :class:`UserError` that names the key."""
+    where = f"{path}." if path else ""
+    if not isinstance(content, dict):
+        raise UserError(f"{path or 'config'}: expected keys and values, got {content!r}")
+    fields = {f.name: f for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    hints = get_type_hints(kind)
+    for key in content:
+        if key not in fields:
+            raise UserError(f"{where}{key}: there is no such key{nearest(str(key), fields, where)}")
+    for name, f in fields.items():
+        needed = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+        if needed and name not in content:
+            raise UserError(f"{where}{name}: missing")
+    values = {key: _convert(value, hints[key], f"{where}{key}") for key, value in content.items()}
+    try:
+        return kind(**values)
+    except ValueError as error:
+        raise UserError(f"{where}{error}") from error
+
+
+def to_mapping(config: Any) -> dict[str, Any]:
+    """A dataclass as nested mappings of plain values, without the keys that are null."""
+    return {k: v for k, v in dataclasses.asdict(config).items() if v is not None}
+
+
+def dump(config: Config) -> str:
+    """A config as YAML."""
+    text: str = _yaml().safe_dump(_plain(to_mapping(config)), sort_keys=False, default_flow_style=None)
+    return text
+
+
+def seconds(text: str) -> float:
+    """Seconds of a time such as ``90s``, ``15m``, ``3h``, ``1h30m`` or ``2d``.
+
+    >>> seconds("1h30m")
+    5400.0
+    """
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([smhd])", text)
+    if not parts or re.sub(r"(\d+(?:\.\d+)?)\s*([smhd])", "", text).strip():
+        raise ValueError(f"expected a time such as 90s, 15m, 3h or 1h30m, got {text!r}")
+    return float(sum(float(number) * units[unit] for number, unit in parts))
+
+
+def nearest(word: str, choices: Any, where: str = "") -> str:
+    """A hint for an unknown word."""
+    close = difflib.get_close_matches(word, list(choices), 1, 0.5)
+    if close:
+        return f", did you mean {where}{close[0]}?"
+    return f"; there are {', '.join(where + c for c in choices)}"
+
+
+def _convert(value: Any, hint: Any, path: str) -> Any:
+    origin, args = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return value
+    if origin in (Union, types.UnionType):
+        for choice in args:
+            try:
+                return _convert(value, choice, path)
+            except UserError:
+                continue
+    elif hint is types.NoneType and value is None:
+        return None
+    elif origin is Literal and value in args:
+        return value
+    elif isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return from_mapping(hint, value, path)
+    elif origin is dict and isinstance(value, dict):
+        return {_convert(k, args[0], path): _convert(v, args[1], f"{path}.{k}") for k, v in value.items()}
+    elif origin is list and isinstance(value, list):
+        return [_convert(v, args[0], f"{path}[{i}]") for i, v in enumerate(value)]
+    elif origin is tuple and isinstance(value, (list, tuple)) and (args[-1] is ... or len(value) == len(args)):
+        kinds = [args[0]] * len(value) if args[-1] is ... else args
+        return tuple(_convert(v, kind, f"{path}[{i}]") for i, (v, kind) in enumerate(zip(value, kinds, strict=True)))
+    elif isinstance(value, bool):
+        if hint is bool:
+            return value
+    elif hint is float:
+        try:
+            return float(value)  # YAML 1.1 reads 1e-3 as a word
+        except (TypeError, ValueError):
+            pass
+    elif isinstance(hint, type) and isinstance(value, hint):
+        return value
+    raise UserError(f"{path}: expected {_words(hint)}, got {value!r}")
+
+
+def _words(hint: Any) -> str:
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return " or ".join(map(str, args))
+    if origin in (Union, types.UnionType):
+        return " or ".join(_words(a) for a in args)
+    if origin is list:
+        return f"a list of {_words(args[0])}"
+    if origin is tuple:
+        return f"a list of {'' if args[-1] is ... else f'{len(args)} x '}{_words(args[0])}"
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a word", types.NoneType: "null"}
+    return words.get(hint, "keys and values")
+
+
+def _require(condition: bool, name: str, expected: str, value: object) -> None:
+    if not condition:
+        raise ValueError(f"{name}: expected {expected}, got {value!r}")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    return [_plain(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+def _packaged() -> Path:
+    return Path(str(resources.files("n3net"))) / "configs"
+
+
+def _locate(source: str, beside: Path | None) -> Path:
+    path = Path(source)
+    if beside is not None and not path.is_absolute():
+        path = beside / path
+    if path.suffix in (".yaml", ".yml"):
+        if not path.is_file():
+            raise UserError(f"{source}: there is no such file")
+        return path
+    if source in names():
+        return _packaged() / f"{source}.yaml"
+    raise UserError(f"{source}: neither a .yaml file nor a config of n3net{nearest(source, names())}")
+
+
+def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
+    if path in seen:
+        raise UserError(f"{path}: is based on itself")
+    try:
+        content = _yaml().safe_load(path.read_text(encoding="utf-8")) or {}
+    except (_yaml().YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not valid YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: expected keys and values, got {content!r}")
+    base = content.pop("base", None)
+    return content if base is None else merge(_read(_locate(str(base), path.parent), (*seen, path)), content)
+
+
+def _yaml() -> Any:
+    from n3net.training import require
+
+    return require("yaml")

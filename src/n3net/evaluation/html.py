@@ -97,7 +97,8 @@ def _table(results: Sequence[dict[str, Any]]) -> str:
 
 
 _STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;color:#1d232b;background:#fbfbfa;max-width:1500px;margin:2rem auto;padding:0 1.5rem}
+body{font:15px/1.5 system-ui,sans-serif;color:#1d232b;background:#fbfbfa}
+body{max-width:1500px;margin:2rem auto;padding:0 1.5rem}
 h1{font-weight:600;font-size:1.6rem}h2{font-weight:600;font-size:1.1rem;margin-top:2.5rem}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums}
 th,td{padding:.25rem 1rem .25rem 0;text-align:right;border-bottom:1px solid #e4e4e0;font-weight:400}
@@ -126,7 +127,8 @@ for (const figure of document.querySelectorAll('figure')) {
   for (const v of views) {
     v.addEventListener('wheel', e => {
       e.preventDefault();
-      const box = v.getBoundingClientRect(), u = (e.clientX - box.left) / box.width, t = (e.clientY - box.top) / box.height;
+      const box = v.getBoundingClientRect();
+      const u = (e.clientX - box.left) / box.width, t = (e.clientY - box.top) / box.height;
       const next = Math.min(Math.max(side * Math.exp(e.deltaY * 0.0015), 12), Math.max(w, h));
       x += (side - next) * u; y += (side - next) * t; side = next; draw();
     }, {passive: false});

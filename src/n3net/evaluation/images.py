@@ -24,7 +24,7 @@ class ImageSet:
     paths: tuple[Path, ...]
 
     def read(self, index: int, channels: int = 1) -> Tensor:
-        """One image, (channels, H, W) in [0, 1]. Colour becomes gray as in ITU-R 601, gray becomes three equal channels."""
+        """One image, (channels, H, W) in [0, 1]; colour becomes gray by ITU-R 601, gray three equal channels."""
         path = self.paths[index]
         try:
             with Image.open(path) as image:

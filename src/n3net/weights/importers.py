@@ -20,9 +20,7 @@ from n3net.models.registry import create
 
 State = dict[str, Tensor]
 
-AUTHORS_LICENCE = (
-    "Technische Universität Darmstadt, visinf/n3net: research and teaching only, no commercial use, no redistribution"
-)
+AUTHORS_LICENCE = "non-commercial, no redistribution (TU Darmstadt, visinf/n3net)"
 
 
 def import_file(path: str | Path) -> tuple[nn.Module, dict[str, Any]]:

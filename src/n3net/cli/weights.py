@@ -1,0 +1,141 @@
+"""n3net weights: what there is, where it comes from, and whether it is whole."""
+
+from __future__ import annotations
+
+import json as jsons
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, help="Trained weights.")
+
+Name = Annotated[str, typer.Argument(help="A name of 'n3net weights list', or a file.")]
+Names = Annotated[list[str] | None, typer.Argument(help="Names or files; all if none is given.")]
+
+
+@app.command("list")
+def list_(json: Annotated[bool, typer.Option("--json", help="For programs.")] = False) -> None:
+    """All weights that can be used by name, and those that can be fetched."""
+    from n3net.errors import UserError
+    from n3net.weights import available, info
+    from n3net.weights.fetch import SOURCES
+    from n3net.weights.store import SHIPPED
+
+    entries: list[dict[str, Any]] = []
+    for name, path in available().items():
+        try:
+            record = info(path)
+        except UserError as error:
+            typer.echo(f"n3net: {error}", err=True)
+            continue
+        entries.append(
+            {
+                "name": name,
+                "model": record["model"]["name"],
+                "sigma": _sigma(record),
+                "parameters": record["parameters"],
+                "from": "package" if path.parent == SHIPPED else str(path.parent),
+                "licence": record["licence"],
+            }
+        )
+    if json:
+        typer.echo(jsons.dumps(entries, indent=1, ensure_ascii=False))
+        return
+    from n3net.cli.tables import table
+
+    text = table(
+        ["name", "model", "σ", "parameters", "from", "licence"],
+        [[e["name"], e["model"], e["sigma"], f"{e['parameters']:,}", e["from"], e["licence"]] for e in entries],
+    )
+    typer.echo(text)
+    missing = [name for name in SOURCES if name not in available()]
+    if missing:
+        typer.echo(f"\nthe authors' own weights, 'n3net weights fetch NAME' gets them: {', '.join(missing)}")
+
+
+@app.command()
+def info(name: Name) -> None:
+    """What a file says of itself, as JSON."""
+    from n3net.weights import info, locate
+
+    path = locate(name)
+    typer.echo(jsons.dumps({"file": str(path), **info(path)}, indent=1, ensure_ascii=False))
+
+
+@app.command()
+def verify(
+    names: Annotated[list[str] | None, typer.Argument(help="Names or files; all if none is given.")] = None,
+) -> None:
+    """Check that files are whole, fit their model, and denoise without numbers going wrong."""
+    from n3net.errors import UserError
+    from n3net.weights import available
+    from n3net.weights.verify import verify
+
+    failed = 0
+    for name in names or list(available()):
+        try:
+            verify(name)
+            typer.echo(f"ok    {name}")
+        except UserError as error:
+            failed += 1
+            typer.echo(f"FAIL  {name}: {error}", err=True)
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(help="The authors' N3Net (.t7), KAIR's or SaoYan's DnCNN (.pth).")],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write.")] = None,
+    name: Annotated[str | None, typer.Option(help="Instead of a file: a name among your own weights.")] = None,
+    sigma: Annotated[float | None, typer.Option(help="Noise level of its training, if the file name lacks it.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+) -> None:
+    """Turn a public file of another program into one of ours. Nothing in the file is executed."""
+    from n3net.errors import UserError
+    from n3net.weights import import_file, save, user_directory
+    from n3net.weights.store import SUFFIX
+
+    if output and name:
+        raise UserError("give either --output or --name, not both")
+    target = output or user_directory() / f"{name or file.stem}{SUFFIX}"
+    if target.exists() and not force:
+        raise UserError(f"{target}: exists; --force replaces it")
+    model, metadata = import_file(file)
+    in_name = re.search(r"sigma(\d+)", file.name)
+    if sigma is None and in_name:
+        sigma = float(in_name[1])
+    if sigma is not None:
+        metadata["training"]["sigma"] = sigma
+    save(target, model, metadata)
+    typer.echo(f"{metadata['training']['imported']} -> {target}\nlicence: {metadata['licence']}")
+
+
+@app.command()
+def fetch(
+    names: Annotated[list[str] | None, typer.Argument(help="By default all of the authors' files.")] = None,
+) -> None:
+    """Get the authors' weights from their public repository, check and import them."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+    from n3net.weights.fetch import SOURCES, TERMS, fetch
+
+    typer.echo(TERMS)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    for name in names or list(SOURCES):
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(name, total=None)
+            path = fetch(name, lambda done, size, task=task, bar=bar: bar.update(task, completed=done, total=size))  # type: ignore[misc]
+        typer.echo(f"{name} -> {path}")
+
+
+def _sigma(record: dict[str, Any]) -> str:
+    from n3net.evaluation.methods import trained_for
+
+    levels = trained_for(record)
+    if levels is None:
+        return "–"
+    return f"{levels[0]:g}" if levels[0] == levels[1] else f"{levels[0]:g} – {levels[1]:g}"

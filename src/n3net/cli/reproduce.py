@@ -1,0 +1,53 @@
+"""n3net reproduce: the paper's tables beside ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    table: Annotated[str, typer.Argument(help="table1, table2 or table3.")],
+    data: Annotated[
+        Path | None, typer.Option(help="Directory with Set12, BSD68, Urban100 ... By default $N3NET_DATA.")
+    ] = None,
+    model: Annotated[list[str] | None, typer.Option(help="Further weights to consider. Repeatable.")] = None,
+    dataset: Annotated[list[str] | None, typer.Option(help="Only these, also others than the paper's.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Only the first images of each data set.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write all figures to this file.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the table to this file.")] = None,
+) -> None:
+    """Print a table of the paper, with what your weights and data give beside it.
+
+    Weights take part when they are known by name ('n3net weights list') or given with --model, are of the row's
+    architecture and were trained for its noise level. A dash means that there are none, or no data: nothing is
+    filled in that was not measured.
+    """
+    from n3net.cli.eval import progress_bar
+    from n3net.evaluation.images import data_root
+    from n3net.evaluation.paper import TABLES
+    from n3net.evaluation.report import write
+    from n3net.evaluation.reproduce import find_table, reproduce, to_json, to_markdown
+
+    wanted = find_table(table, TABLES)
+    root = data_root(data)
+    if root is None:
+        typer.echo("note: no data; give --data DIR or set N3NET_DATA", err=True)
+    with progress_bar() as bar:
+        task = bar.add_task("", total=None)
+        shown, measured = reproduce(
+            wanted,
+            root,
+            model or [],
+            dataset or [],
+            limit=limit,
+            progress=lambda what: bar.update(task, description=what),
+        )
+    text = to_markdown(shown, measured)
+    typer.echo(text)
+    if json:
+        write(json, to_json(shown, measured))
+    if markdown:
+        write(markdown, text)

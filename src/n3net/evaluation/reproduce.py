@@ -1,0 +1,185 @@
+"""The paper's tables, filled with what can be measured here. What cannot is a dash."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from n3net.errors import UserError
+from n3net.evaluation.gaussian import PROTOCOL, evaluate, summarize
+from n3net.evaluation.images import image_set
+from n3net.evaluation.methods import CLASSICAL, method, trained_for
+from n3net.evaluation.paper import Figure, Table
+from n3net.weights import available, info, locate
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What stands beside a figure of the paper: the weights, and their means over ``n`` images."""
+
+    figure: Figure
+    weights: str
+    psnr: float
+    ssim: float
+    n: int
+
+
+def reproduce(
+    table: Table,
+    root: Path | None,
+    extra: Sequence[str] = (),
+    datasets: Sequence[str] = (),
+    *,
+    limit: int | None = None,
+    progress: Callable[[str], None] = lambda what: None,
+) -> tuple[Table, list[Measured]]:
+    """Measure all figures of a table for which there are weights and data.
+
+    Args:
+        table: of the paper.
+        root: directory with one directory for each data set.
+        extra: weights to consider beside those that are known by name.
+        datasets: measure on these instead of the paper's.
+        limit: use only the first images.
+        progress: called before each measurement.
+
+    Returns:
+        The table, with rows or columns for further data sets, and what was measured.
+    """
+    table = with_datasets(table, datasets)
+    records = {name: info(locate(name)) for name in [*extra, *available()]}
+    cache: dict[tuple[str, str, float], dict[str, Any]] = {}
+    measured = []
+    for figure in table.figures:
+        if root is None or not (root / figure.dataset).is_dir():
+            continue
+        for name in candidates(figure, records):
+            key = (name, figure.dataset, figure.sigma)
+            if key not in cache:
+                progress(f"{name}, {figure.dataset}, σ = {figure.sigma:g}")
+                images = image_set(root / figure.dataset, limit)
+                cache[key] = summarize(evaluate([method(name)], images, [figure.sigma]))[0]
+            result = cache[key]
+            measured.append(Measured(figure, name, result["psnr"], result["ssim"], result["n"]))
+    return table, measured
+
+
+def with_datasets(table: Table, datasets: Sequence[str]) -> Table:
+    """Only these data sets; those that the paper has no figures for get a dash in its place."""
+    if not datasets:
+        return table
+    known = list(dict.fromkeys(f.dataset for f in table.figures))
+    figures = [f for f in table.figures if f.dataset in datasets or len(known) == 1]
+    for dataset in datasets:
+        if dataset not in known:
+            first = [f for f in table.figures if f.dataset == known[0]]
+            figures += [
+                replace(
+                    f,
+                    row=f.row.replace(known[0], dataset),
+                    column=f.column.replace(known[0], dataset),
+                    dataset=dataset,
+                    psnr=None,
+                    ssim=None,
+                )
+                for f in first
+            ]
+    return replace(table, figures=tuple(figures))
+
+
+def candidates(figure: Figure, records: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Names of weights and methods that can be measured for a figure."""
+    if figure.model is None:
+        return
+    if figure.model in CLASSICAL:
+        if importlib.util.find_spec(figure.model) is not None:
+            yield figure.model
+        return
+    wanted = "dncnn-17" if figure.model == "nn3d" else figure.model
+    for name, record in records.items():
+        model, levels = record["model"], trained_for(record)
+        config = model["config"]
+        same = model["name"] == wanted and all(config.get(key) == value for key, value in figure.config.items())
+        if same and config.get("channels") == 1 and levels and levels[0] <= figure.sigma <= levels[1]:
+            yield f"nn3d:{name}" if figure.model == "nn3d" else name
+
+
+def to_markdown(table: Table, measured: Sequence[Measured]) -> str:
+    """The table with 'paper / ours' in each cell, and the weights that were used."""
+    ours: dict[Figure, list[Measured]] = {}
+    for m in measured:
+        ours.setdefault(_key(m.figure), []).append(m)
+    with_ssim = any(f.ssim is not None for f in table.figures)
+    columns = list(dict.fromkeys(f.column for f in table.figures))
+    rows: dict[str, dict[str, Figure]] = {}
+    for f in table.figures:
+        rows.setdefault(f.row, {})[f.column] = f
+    heads = [head for c in columns for head in ([f"{c} PSNR", f"{c} SSIM"] if with_ssim else [c])]
+    lines = [f"**{table.title}** (paper / ours)", "", f"| {table.corner} | {' | '.join(heads)} |"]
+    lines.append("|---" * (len(heads) + 1) + "|")
+    notes: list[str] = []
+    for row, cells in rows.items():
+        texts = []
+        for column in columns:
+            figure = cells.get(column)
+            found = ours.get(_key(figure), []) if figure else []
+            marks = [_mark(m, notes) for m in found]
+            texts.append(_cell(figure.psnr if figure else None, [m.psnr for m in found], marks, 2))
+            if with_ssim:
+                texts.append(_cell(figure.ssim if figure else None, [m.ssim for m in found], marks, 3))
+        lines.append(f"| {row} | {' | '.join(texts)} |")
+    lines += ["", *(f"[{i}] {note}" for i, note in enumerate(notes, start=1))]
+    if not measured:
+        lines.append("Nothing was measured: there are no weights or no data for any of these rows.")
+    lines.append(f"Noise: {PROTOCOL['noise']}. PSNR: {PROTOCOL['psnr']}.")
+    return "\n".join(lines)
+
+
+def to_json(table: Table, measured: Sequence[Measured]) -> dict[str, Any]:
+    """The same for programs: all figures of the paper, and the results in the form of 'n3net eval'."""
+    return {
+        "title": table.title,
+        "protocol": PROTOCOL,
+        "paper": [asdict(figure) for figure in table.figures],
+        "results": [
+            {
+                "model": m.weights,
+                "dataset": m.figure.dataset,
+                "sigma": m.figure.sigma,
+                "psnr": m.psnr,
+                "ssim": m.ssim,
+                "n": m.n,
+                "row": m.figure.row,
+                "column": m.figure.column,
+                "paper_psnr": m.figure.psnr,
+            }
+            for m in measured
+        ],
+    }
+
+
+def find_table(name: str, tables: dict[str, Table]) -> Table:
+    """A table by name."""
+    if name not in tables:
+        raise UserError(f"there is no {name!r} to reproduce; there are {', '.join(tables)}")
+    return tables[name]
+
+
+def _key(figure: Figure) -> Figure:
+    return replace(figure, config=tuple(figure.config.items()))  # type: ignore[arg-type]  # hashable
+
+
+def _mark(m: Measured, notes: list[str]) -> int:
+    note = f"{m.weights}, {m.n} image{'s' if m.n > 1 else ''}"
+    if note not in notes:
+        notes.append(note)
+    return notes.index(note) + 1
+
+
+def _cell(paper: float | None, ours: Sequence[float], marks: Sequence[int], digits: int) -> str:
+    left = "–" if paper is None else f"{paper:.{digits}f}"
+    right = ", ".join(f"{value:.{digits}f} [{mark}]" for value, mark in zip(ours, marks, strict=True)) or "–"
+    return f"{left} / {right}"

@@ -275,7 +275,7 @@ def test_matching_refuses(arguments: dict[str, object], message: str) -> None:
 
 
 def test_a_missing_kernel_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "_library", lambda: "the compiled kernel was not built")
+    monkeypatch.setattr(native, "_MISSING", "the compiled kernel was not built")
     matching = Matching(2, 2, 3)
     tensors = inputs(matching, 1, 1, 1, 8, 8, torch.float32)
     with pytest.raises(ValueError, match="backend 'native' cannot run: the compiled kernel was not built"):

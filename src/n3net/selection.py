@@ -111,7 +111,10 @@ def select_from_logits(
     rows = []
     for j in range(k):
         noisy = z + _gumbel(z, generator)
-        log_w = _log_softmax(noisy if annealing is None else noisy / annealing)
+        if annealing is not None:  # -inf would have no gradient with respect to the annealing
+            none = torch.isneginf(z)
+            noisy = (noisy.masked_fill(none, 0) / annealing).masked_fill(none, -torch.inf)
+        log_w = _log_softmax(noisy)
         rows.append(log_w.exp())
         if j + 1 < k:
             z = _updated(z, strength, log_one_minus(log_w))

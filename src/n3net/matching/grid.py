@@ -113,23 +113,25 @@ def padding(height: int, width: int, patch_size: int, stride: int) -> tuple[int,
     """Zeros (left, right, top, bottom) that make (size - P) a multiple of s: half before, the larger half after."""
 
     def missing(size: int) -> int:
-        if size < patch_size:
+        if not torch.compiler.is_exporting() and size < patch_size:
             return patch_size - size
-        return (patch_size - size) % stride
+        steps = (size - patch_size + stride - 1) // stride
+        return steps * stride + patch_size - size
 
     x, y = missing(width), missing(height)
     return x // 2, x - x // 2, y // 2, y - y // 2
 
 
 def pad(image: Tensor, pads: tuple[int, int, int, int]) -> Tensor:
-    return image if pads == (0, 0, 0, 0) else F.pad(image, pads)
+    return F.pad(image, pads) if torch.compiler.is_exporting() or any(pads) else image
 
 
 def crop(image: Tensor, pads: tuple[int, int, int, int]) -> Tensor:
+    """The reverse of :func:`pad`, a view."""
     left, right, top, bottom = pads
-    if pads == (0, 0, 0, 0):
-        return image
-    return image[..., top : image.shape[-2] - bottom, left : image.shape[-1] - right]
+    if torch.compiler.is_exporting():  # a copy: the strides of a view would tie the program to sizes like the example's
+        return F.pad(image, (-left, -right, -top, -bottom))
+    return image[..., top : image.shape[-2] - bottom, left : image.shape[-1] - right] if any(pads) else image
 
 
 def im2col(image: Tensor, patch_size: int, stride: int) -> Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-from functools import cache
 from typing import Any
 
 import torch
@@ -38,31 +37,31 @@ class _Problem(ctypes.Structure):
     ]
 
 
-@cache
-def _library() -> ctypes.CDLL | str:
-    """The kernel, or why there is none."""
+def _load() -> tuple[ctypes.CDLL | None, str]:
+    """The kernel, and if there is none, why."""
     spec = importlib.util.find_spec("n3net._kernel")
     if spec is None or spec.origin is None:
-        return "the compiled kernel was not built (no C++ compiler when n3net was installed)"
+        return None, "the compiled kernel was not built (no C++ compiler when n3net was installed)"
     try:
         library = ctypes.CDLL(spec.origin)
         library.n3_instruction_set.restype = ctypes.c_char_p
     except (OSError, AttributeError) as error:
-        return f"the compiled kernel does not load: {error}"
-    return library
+        return None, f"the compiled kernel does not load: {error}"
+    return library, ""
+
+
+_LIBRARY, _MISSING = _load()
 
 
 def instruction_set() -> str | None:
     """What the kernel uses on this processor, or None where there is no kernel."""
-    library = _library()
-    return None if isinstance(library, str) else library.n3_instruction_set().decode()
+    return None if _LIBRARY is None else _LIBRARY.n3_instruction_set().decode()
 
 
 def why_not(values: Tensor, rule: str) -> str | None:
     """Why this backend cannot run, or None."""
-    library = _library()
-    if isinstance(library, str):
-        return library
+    if _MISSING:
+        return _MISSING
     if values.device.type != "cpu":
         return f"it runs on the CPU, the tensors are on {values.device}"
     if values.dtype not in _SUFFIX:
@@ -87,9 +86,7 @@ def _call(name: str, grid: list[int], sizes: dict[str, int], *tensors: Tensor) -
         threads=torch.get_num_threads(),
         **sizes,
     )
-    library = _library()
-    assert not isinstance(library, str), library
-    function = getattr(library, f"n3_{name}_{_SUFFIX[tensors[0].dtype]}")
+    function = getattr(_LIBRARY, f"n3_{name}_{_SUFFIX[tensors[0].dtype]}")
     if function(ctypes.byref(problem), *(ctypes.c_void_p(t.data_ptr()) for t in tensors)):
         raise MemoryError(f"n3net: out of memory in {name} for tensors {[tuple(t.shape) for t in tensors]}")
 

@@ -61,9 +61,8 @@ def distances(embedding: Tensor, grid: Grid, tile: int | None = TILE) -> Tensor:
     """Squared distances of patches, 0 where a slot is no candidate: (B, C, H, W) -> (B, Qh, Qw, M)."""
     rows, cols = grid.query_rows, grid.query_cols
     ty, tx = _tile_sizes(rows, cols, tile)
-    ny, nx = -(-rows // ty), -(-cols // tx)
-    y = _Axis.make(grid, rows, 0, ny, ty, ty, embedding.device)
-    x = _Axis.make(grid, cols, 0, nx, tx, tx, embedding.device)
+    y = _Axis.make(grid, rows, 0, _tiles(rows, ty), ty, ty, embedding.device)
+    x = _Axis.make(grid, cols, 0, _tiles(cols, tx), tx, tx, embedding.device)
     d = _distances(_cells(embedding, grid), grid, y, x)  # (B, ny, nx, ty, tx, M)
     d = d.permute(0, 1, 3, 2, 4, 5).flatten(3, 4).flatten(1, 2)[:, :rows, :cols]  # (B, Qh, Qw, M)
     return torch.where(grid.candidates(d.device), d, 0)
@@ -123,7 +122,7 @@ def _chunks(grid: Grid, copies: int, tile: int | None) -> list[tuple[int, int, i
     side = tile + grid.patch - 1
     per_tile = copies * side**2 * (side + grid.window + grid.patch) ** 2
     tiles = max(1, CHUNK // per_tile)
-    width = tile * min(tiles, -(-grid.cols // tile))
+    width = tile * min(tiles, _tiles(grid.cols, tile))
     height = tile * max(1, tiles * tile // width)
     return [
         (r, min(r + height, grid.rows), c, min(c + width, grid.cols))
@@ -195,8 +194,8 @@ def _cell_tiles(
     """Tiles of cells of a rectangle: the queries of each are those whose patches touch it."""
     m = grid.patch
     ty, tx = _tile_sizes(r1 - r0, c1 - c0, tile)
-    y = _Axis.make(grid, grid.query_rows, r0 - m + 1, -(-(r1 - r0) // ty), ty, ty + m - 1, device)
-    x = _Axis.make(grid, grid.query_cols, c0 - m + 1, -(-(c1 - c0) // tx), tx, tx + m - 1, device)
+    y = _Axis.make(grid, grid.query_rows, r0 - m + 1, _tiles(r1 - r0, ty), ty, ty + m - 1, device)
+    x = _Axis.make(grid, grid.query_cols, c0 - m + 1, _tiles(c1 - c0, tx), tx, tx + m - 1, device)
     return y, x
 
 
@@ -204,6 +203,11 @@ def _tile_sizes(rows: int, cols: int, tile: int | None) -> tuple[int, int]:
     if tile is None:
         return rows, cols
     return (tile, tile) if torch.compiler.is_exporting() else (min(tile, rows), min(tile, cols))
+
+
+def _tiles(length: int, size: int) -> int:
+    """Tiles along an axis. An exported program always has two or more, so that it need not treat one as special."""
+    return length // size + 2 if torch.compiler.is_exporting() else (length + size - 1) // size
 
 
 def _per_query(rule: dict[str, Any]) -> dict[str, Any]:
@@ -219,13 +223,16 @@ def _sum(parts: list[Tensor]) -> Tensor:
 
 
 def _cells(image: Tensor, grid: Grid) -> Tensor:
-    return F.pixel_unshuffle(image, grid.cell).permute(0, 2, 3, 1)  # (B, Gh, Gw, F)
+    b, c, s = image.shape[0], image.shape[1], grid.cell
+    cells = image.reshape(b, c, grid.rows, s, grid.cols, s).permute(0, 2, 4, 1, 3, 5)
+    return cells.reshape(b, grid.rows, grid.cols, c * s * s)  # (B, Gh, Gw, F)
 
 
 def _image(cells: Tensor, grid: Grid) -> Tensor:
     b, rows, cols, k, f = cells.shape
-    planes = cells.permute(0, 3, 4, 1, 2).reshape(b, k * f, rows, cols)
-    return F.pixel_shuffle(planes, grid.cell)  # (B, k C, rows s, cols s)
+    s = grid.cell
+    pixels = cells.reshape(b, rows, cols, k * f // (s * s), s, s).permute(0, 3, 1, 4, 2, 5)
+    return pixels.reshape(b, k * f // (s * s), rows * s, cols * s)  # (B, k C, rows s, cols s)
 
 
 def _take(cells: Tensor, y: Tensor, x: Tensor) -> Tensor:

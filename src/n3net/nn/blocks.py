@@ -5,11 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from n3net.matching.backends import choose, root
+from n3net.matching.grid import im2col, pad
 from n3net.matching.images import Matching, Pads, match_images
 from n3net.matching.sets import match_sets
 from n3net.nn.normalization import DistanceNorm
 from n3net.nn.options import N3Options, resolve
-from n3net.selection import Rule, _check_choice
+from n3net.selection import Rule, _check_choice, select_from_logits
 
 
 def embedding_cnn(channels: int, out_channels: int, features: int = 64) -> nn.Sequential:
@@ -155,15 +157,7 @@ class N3Block2d(_Block):
     ) -> Tensor:
         """The neighbour volumes N_1 .. N_k alone, (B, C, H, W) -> (B, k C, H, W)."""
         embedding = self._embed(x, match_on)
-        at = self.options.temperature_at
-        annealing = None
-        if self.temperature is None:
-            grid = self.matching.grid(x.shape[-2], x.shape[-1], pads)
-            scale = strength = x.new_ones(x.shape[0], grid.query_rows, grid.query_cols)
-        else:
-            scale, strength = self._scale_and_strength(self.matching.at_patches(self.temperature(x), at, pads))
-        if self.annealing is not None:
-            annealing = torch.exp(self.matching.at_patches(self.annealing(x), at, pads).float())
+        scale, strength, annealing = self._per_patch(x, pads)
         gain = None
         if self.normalization is not None:
             if self.training:
@@ -186,6 +180,44 @@ class N3Block2d(_Block):
                 pads=pads,
                 backend=self.backend,
             )
+
+    def weights(
+        self, x: Tensor, match_on: Tensor | None = None, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """What the block has chosen in evaluation, for people to look at.
+
+        Returns:
+            The weights w_1 .. w_k of each patch's window (B, Qh, Qw, k, M), zero where a slot is no candidate, and the
+            temperatures (B, Qh, Qw).
+        """
+        embedding = self._embed(x, match_on)
+        scale, strength, annealing = self._per_patch(x, None)
+        if self.normalization is not None:
+            scale = scale * self.normalization.constant()
+        m, (height, width) = self.matching, x.shape[-2:]
+        grid = m.grid(height, width)
+        source = pad(embedding, m.padding(height, width))
+        source = source if m.patch_size % m.stride == 0 else im2col(source, m.patch_size, m.stride)
+        d = choose("auto", source, grid, self.rule).distances(source, grid)  # (B, Qh, Qw, M)
+        d = root(d) if self.options.distance == "euclidean" else d
+        logits = (-scale[..., None] * d).masked_fill(~grid.candidates(d.device), -torch.inf)
+        annealing = None if annealing is None else annealing[..., None]
+        w = select_from_logits(
+            logits, self.k, strength[..., None], rule=self.rule, annealing=annealing, generator=generator
+        )
+        return w, 1 / scale
+
+    def _per_patch(self, x: Tensor, pads: Pads | None) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Scale of the logits, strength of their update and annealing of each patch, (B, Qh, Qw) each."""
+        at = self.options.temperature_at
+        if self.temperature is None:
+            grid = self.matching.grid(x.shape[-2], x.shape[-1], pads)
+            scale = strength = x.new_ones(x.shape[0], grid.query_rows, grid.query_cols)
+        else:
+            scale, strength = self._scale_and_strength(self.matching.at_patches(self.temperature(x), at, pads))
+        if self.annealing is None:
+            return scale, strength, None
+        return scale, strength, torch.exp(self.matching.at_patches(self.annealing(x), at, pads).float())
 
 
 class N3Block(_Block):

@@ -60,8 +60,12 @@ def method(name: str) -> Method:
 
 def trained_for(record: dict[str, Any]) -> tuple[float, float] | None:
     """Lowest and highest noise level that a training record names."""
-    training = record.get("training")
-    sigma = training.get("sigma") if isinstance(training, dict) else None
+    sigma = None
+    for keys in (("training", "sigma"), ("training", "config", "data", "sigma")):
+        value: Any = record
+        for key in keys:
+            value = value.get(key) if isinstance(value, dict) else None
+        sigma = value if sigma is None else sigma
     if isinstance(sigma, int | float):
         return float(sigma), float(sigma)
     if isinstance(sigma, list) and sigma and all(isinstance(s, int | float) for s in sigma):

@@ -1,0 +1,75 @@
+"""n3net inspect: what the N3 blocks of a model have learned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    model: Annotated[str, typer.Argument(help="Weights by name or file.")],
+    image: Annotated[Path, typer.Argument(help="An image, or a directory of images to average over.")],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Picture to draw, of the first image.")] = None,
+    noise: Annotated[float | None, typer.Option(help="Add noise of this level to a clean image first.")] = None,
+    sigma: Annotated[float | None, typer.Option(help="Noise level, for a model that is told; default --noise.")] = None,
+    pixel: Annotated[
+        list[str] | None, typer.Option(help="X,Y of a query. Repeatable; by default some are found.")
+    ] = None,
+    queries: Annotated[int, typer.Option(help="How many queries to find.")] = 3,
+    limit: Annotated[int | None, typer.Option(help="Only the first images of a directory.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
+) -> None:
+    """Print how sharply each block chooses its neighbours, and draw whom it chooses.
+
+    The figures are the mean over all patches of the largest weight of the j-th neighbour (the paper's supplement):
+    1 is a hard choice, one over the number of candidates is none at all.
+
+    n3net inspect authors-sigma25 house.png --noise 25 -o house-inspect.png
+    """
+    from n3net import load
+    from n3net.cli.eval import progress_bar
+    from n3net.cli.tables import table
+    from n3net.errors import UserError
+    from n3net.evaluation.gaussian import noise as gaussian
+    from n3net.evaluation.images import ImageSet, image_set
+    from n3net.evaluation.report import write
+    from n3net.inspection import interesting_pixels, look, mean_largest
+
+    net = load(model)
+    channels = int(getattr(net, "channels", 1))
+    images = image_set(image, limit) if image.is_dir() else ImageSet(image.parent.name, (image,))
+    level = noise if sigma is None else sigma
+    if getattr(net, "noise_map", False) and level is None:
+        raise UserError(f"{model} is told the noise level: give --sigma, or --noise to add some")
+    pixels = [_pixel(text) for text in pixel or []]
+    views = []
+    with progress_bar() as bar:
+        for index in bar.track(range(len(images.paths)), description=model):
+            clean = images.read(index, channels)
+            noisy = clean if noise is None else clean + gaussian(tuple(clean.shape), noise, index)
+            out, seen = look(net, noisy, level)
+            views.append([view.without_weights() for view in seen])
+            if index == 0 and output is not None:
+                from n3net.inspection_picture import draw_inspection
+
+                pixels = pixels or interesting_pixels(seen[0], out, queries)
+                draw_inspection(output, noisy, out, seen, pixels)
+    means = mean_largest(views)
+    candidates = [view.grid.fewest_candidates() for view in views[0]]
+    k = len(means[0])
+    rows = [[f"block {b + 1}", *(f"{m:.3f}" for m in row), f"{1 / candidates[b]:.4f}"] for b, row in enumerate(means)]
+    typer.echo(table(["mean of max w", *(f"j = {j + 1}" for j in range(k)), "uniform"], rows))
+    if json:
+        write(json, {"model": model, "noise": noise, "images": len(images.paths), "mean_largest_weight": means})
+
+
+def _pixel(text: str) -> tuple[int, int]:
+    from n3net.errors import UserError
+
+    try:
+        x, y = (int(part) for part in text.split(","))
+    except ValueError:
+        raise UserError(f"--pixel: expected X,Y in pixels, got {text!r}") from None
+    return x, y

@@ -46,6 +46,11 @@ class DnCNN(nn.Module):
             if isinstance(layer, nn.Conv2d):
                 nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
 
+    @property
+    def reach(self) -> int:
+        """How many pixels away an input pixel may influence an output pixel."""
+        return sum(isinstance(layer, nn.Conv2d) for layer in self.layers)
+
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.layers(x)
         if self.skip == out.shape[1]:

@@ -91,6 +91,16 @@ class N3Net(nn.Module):
             self.guide.eval()
         return self
 
+    @property
+    def reach(self) -> int:
+        """How many pixels away an input pixel may influence an output pixel, where no window is shifted at the border."""
+        first, *rest = (stage.reach for stage in self.stages if isinstance(stage, DnCNN))
+        if self.guide is not None:
+            first = max(first, self.guide.reach)
+        grids = [block.matching for block in self.blocks if isinstance(block, N3Block2d)]
+        # a pixel's patch, the window around it, and the three convolutions of the block's own nets
+        return first + sum(rest) + sum(g.patch_size - 1 + g.window // 2 * g.stride + 3 for g in grids)
+
     def forward(self, x: Tensor, match_on: Tensor | None = None, pads: Pads | None = None) -> Tensor:
         """Restore an image (B, C, H, W).
 

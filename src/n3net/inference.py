@@ -1,0 +1,170 @@
+"""Images of any size through a network in tiles, with the result of the whole image.
+
+A tile's network sees its core and a halo as wide as the network's reach, so that what it computes for the core does not
+know where the halo ends. Two things belong to the whole image and not to the tile: zeros beyond its border, which a tile
+has on the sides where it touches the border, and the patch grid of N3 blocks, on which the tile therefore starts and
+ends. Their windows are shifted inwards at the border of the image, so that a patch there looks further than one inside;
+no core is smaller than that.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from n3net.matching.images import Matching, Pads
+from n3net.models.folding import fold_batch_norm
+
+MEMORY = 800 * 2**20  # bytes that the activations of a tile may need
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A part of an image.
+
+    Args:
+        core: rows and columns that this tile is responsible for.
+        crop: rows and columns that the network sees.
+        pads: zeros (left, right, top, bottom) that place the crop on the image's patch grid; None without N3 blocks.
+    """
+
+    core: tuple[slice, slice]
+    crop: tuple[slice, slice]
+    pads: Pads | None
+
+    @property
+    def inner(self) -> tuple[slice, slice]:
+        """The core within the crop."""
+        return tuple(  # type: ignore[return-value]
+            slice(core.start - crop.start, core.stop - crop.start)
+            for core, crop in zip(self.core, self.crop, strict=True)
+        )
+
+    @property
+    def pixels(self) -> int:
+        """What the tile costs."""
+        return math.prod(part.stop - part.start for part in self.crop)
+
+
+def prepare(model: nn.Module, device: str | torch.device = "cpu") -> nn.Module:
+    """A copy of the model for inference: in eval mode, batch norm folded, channels last."""
+    return fold_batch_norm(model).to(device).to(memory_format=torch.channels_last).requires_grad_(False)
+
+
+def split(model: nn.Module, height: int, width: int, tile: int | None = None, memory: int = MEMORY) -> list[Tile]:
+    """Tiles of an image for a model, row by row.
+
+    Args:
+        model: a network whose ``reach`` says how many pixels away from an output pixel an input pixel may influence it,
+            or a module with such a network as its ``net``. A network that does not say is given the whole image.
+        height, width: of the image.
+        tile: largest side of a core in pixels; cores are larger only where the network's windows ask for it. By default
+            as large as ``memory`` allows, in the shape that costs least.
+        memory: bytes that the activations of a tile may need.
+    """
+    if tile is not None and tile < 1:
+        raise ValueError(f"tile: expected a side of at least 1 pixel, got {tile}")
+    reach = getattr(getattr(model, "net", model), "reach", None)
+    if reach is None:
+        whole = (slice(0, height), slice(0, width))
+        return [Tile(whole, whole, None)]
+    grid = _matching(model)
+    left, right, top, bottom = grid.padding(height, width) if grid is not None else (0, 0, 0, 0)
+    rows, cols = (
+        _Axis(
+            size, reach, before, after, grid.stride, grid.patch_size, (grid.window - 1) * grid.stride + grid.patch_size
+        )
+        if grid is not None
+        else _Axis(size, reach)
+        for size, before, after in ((height, top, bottom), (width, left, right))
+    )
+    if tile is not None:
+        down, across = rows.parts(-(-height // tile)), cols.parts(-(-width // tile))
+    else:
+        down, across = _cheapest(rows, cols, memory // _bytes_per_pixel(model))
+    return [
+        Tile(
+            (y.core, x.core),
+            (y.crop, x.crop),
+            None if grid is None else (x.before, x.after, y.before, y.after),
+        )
+        for y in down
+        for x in across
+    ]
+
+
+@dataclass(frozen=True)
+class _Part:
+    core: slice
+    crop: slice
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """One side of an image, and the rules for cutting it into parts."""
+
+    size: int
+    reach: int
+    before: int = 0  # zeros of the whole image
+    after: int = 0
+    stride: int = 1  # of the patch grid
+    patch: int = 0
+    least: int = 1  # side of a core
+
+    @property
+    def most(self) -> int:
+        """Parts that are possible."""
+        return max(1, self.size // self.least)
+
+    def parts(self, count: int) -> list[_Part]:
+        """At most so many parts, of nearly equal size."""
+        count = min(count, self.most)
+        ends = [i * self.size // count for i in range(count + 1)]
+        return [self._part(start, stop) for start, stop in zip(ends, ends[1:], strict=False)]
+
+    def _part(self, start: int, stop: int) -> _Part:
+        first, last = start - self.reach, stop + self.reach
+        first -= (first + self.before) % self.stride  # where a patch of the whole image starts
+        last += (self.patch - self.before - last) % self.stride  # where one ends
+        at_start, at_end = first <= 0, last >= self.size
+        return _Part(
+            slice(start, stop),
+            slice(0 if at_start else first, self.size if at_end else last),
+            self.before if at_start else 0,
+            self.after if at_end else 0,
+        )
+
+
+def _cheapest(rows: _Axis, cols: _Axis, pixels: int) -> tuple[list[_Part], list[_Part]]:
+    """The cut into crops of at most so many pixels that has the fewest of them in all, or the smallest crops there are."""
+
+    def sides(axis: _Axis) -> list[tuple[int, int, int]]:  # (longest crop, sum of all crops, parts)
+        counts = {min(axis.most, round(1.05**i)) for i in range(math.ceil(math.log(axis.most, 1.05)) + 1)}
+        longest = ((min(axis.size, -(-axis.size // n) + 2 * (axis.reach + axis.stride)), n) for n in sorted(counts))
+        return [(length, length * n, n) for length, n in longest]
+
+    pairs = [(y, x) for y in sides(rows) for x in sides(cols)]
+    fitting = [(y, x) for y, x in pairs if y[0] * x[0] <= pixels] or [min(pairs, key=lambda p: p[0][0] * p[1][0])]
+    best_rows, best_cols = min(fitting, key=lambda p: p[0][1] * p[1][1])
+    return rows.parts(best_rows[2]), cols.parts(best_cols[2])
+
+
+def _matching(model: nn.Module) -> Matching | None:
+    """The patch grid of the model's blocks."""
+    grids = {m.matching for m in model.modules() if isinstance(getattr(m, "matching", None), Matching)}
+    if len(grids) > 1:
+        raise ValueError(
+            f"the blocks of a network that runs in tiles must share one patch grid, got {sorted(map(str, grids))}"
+        )
+    return grids.pop() if grids else None
+
+
+def _bytes_per_pixel(model: nn.Module) -> int:
+    """An estimate: a block's input, and the input and output of a convolution."""
+    widest = max((p.shape[0] for p in model.parameters() if p.dim() == 4), default=1)
+    return 4 * (3 * widest + 16)

@@ -83,6 +83,7 @@ class Config:
         batch_size: items of a step, over all processes together.
         seed: of initialisation, crops and noise.
         optimizer, schedule: see there.
+        start: from ``random`` weights, or with every DnCNN as the ``identity`` on the channels that it skips.
         ema: decay of the exponential moving average of the weights, which is validated and exported; 0 for none.
         precision: ``32-true`` or ``bf16-mixed``, or what else Lightning Fabric knows.
         accelerator, devices, nodes: of Lightning Fabric.
@@ -104,6 +105,7 @@ class Config:
     seed: int = 0
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    start: Literal["random", "identity"] = "random"
     ema: float = 0.999
     precision: str = "32-true"
     accelerator: str = "auto"
@@ -129,16 +131,15 @@ class Config:
         _require(0 <= self.ema < 1, "ema", "a decay of at least 0 and less than 1", self.ema)
         _require(0 <= self.seed < 2**63, "seed", "0 to 2^63 - 1", self.seed)
         _require("name" in self.model, "model", "a name and options, such as {name: n3net, k: 7}", self.model)
-        if self.budget is not None:
-            _require(seconds(self.budget) > 0, "budget", "a time such as 3h", self.budget)
-        for name in ("validate_every", "save_every"):
+        for name in ("budget", "validate_every", "save_every"):
             value = getattr(self, name)
             if isinstance(value, str):
                 try:
-                    seconds(value)
+                    value = seconds(value)
                 except ValueError as error:
                     raise ValueError(f"{name}: {error}") from None
-            _require(value != 0 or name != "save_every", name, "more than 0", value)
+            least = 0 if name == "validate_every" else 1e-9
+            _require(value is None or value >= least, name, "more than 0", value)
 
 
 def load(source: str, overrides: list[str] | tuple[str, ...] = ()) -> Config:

@@ -1,0 +1,345 @@
+"""The training loop: configs, data, checkpoints, and runs that are stopped, killed, split and spoilt."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+pytest.importorskip("lightning_fabric")
+pytest.importorskip("tensorboard")
+pytest.importorskip("yaml")
+
+from n3net.errors import UserError
+from n3net.models import create
+from n3net.tasks import task_class
+from n3net.tasks.gaussian import GaussianOptions
+from n3net.training import checkpoint, config
+from n3net.training.data import ImageFolders, Prefetcher, choose, generator
+from n3net.training.loop import train
+from n3net.training.optimizer import Average, build_optimizer
+from n3net.training.schedule import learning_rate
+from n3net.training.start import start_at_identity
+from n3net.weights import info, load
+
+TINY = """
+task: gaussian
+model: {name: n3net, noise_map: true, stages: 2, depth: 3, features: 8, block_channels: 3, k: 2, patch_size: 4,
+        stride: 2, window: 5, options: reference-2018}
+data: {train: [train], validation: [validation], sigma: [0, 50], crop: 16, crops_per_image: 4}
+steps: 12
+batch_size: 4
+log_every: 1
+save_every: 5
+validate_every: 6
+optimizer: {lr: 1.0e-3, clip: 50}
+schedule: {name: one-cycle, warmup: 0.2}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Training and validation images, and a tiny config."""
+    root = tmp_path_factory.mktemp("training")
+    rng = np.random.default_rng(0)
+    for name, count in (("train", 3), ("validation", 2)):
+        (root / name).mkdir()
+        for i in range(count):
+            small = rng.integers(0, 256, (6, 7, 3), dtype=np.uint8)
+            Image.fromarray(small).resize((28, 24), Image.Resampling.BICUBIC).save(root / name / f"{i}.png")
+    (root / "tiny.yaml").write_text(TINY + f"base: {root / 'root.yaml'}\n")
+    (root / "root.yaml").write_text(f"data: {{root: {root}}}\n")
+    return root
+
+
+def tiny(folder: Path, *overrides: str) -> config.Config:
+    return config.load(str(folder / "tiny.yaml"), overrides)
+
+
+def losses(run: Path) -> dict[int, float]:
+    lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    return {line["step"]: line["loss"] for line in lines if line["kind"] == "train"}
+
+
+def start(folder: Path, run: Path, *overrides: str) -> subprocess.Popen[str]:
+    """``n3net train`` as a process of its own."""
+    command = [sys.executable, "-m", "n3net", "train", str(folder / "tiny.yaml"), *overrides, "--runs", str(run)]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def wait_for_step(process: subprocess.Popen[str], run: Path, step: int) -> None:
+    for _ in range(6000):
+        if process.poll() is not None:
+            pytest.fail(f"ended early: {process.stdout.read() if process.stdout else ''}")
+        if (run / "log.jsonl").is_file() and f'"step": {step},' in (run / "log.jsonl").read_text():
+            return
+        time.sleep(0.01)
+    pytest.fail("the run did not get going")
+
+
+class TestConfig:
+    @pytest.mark.parametrize("name", config.names())
+    def test_packaged(self, name: str) -> None:
+        settings = config.load(name)
+        kind = task_class(settings.task)
+        config.from_mapping(kind.Options, settings.data, "data")
+        create(**settings.model)
+        assert config.from_mapping(config.Config, config.to_mapping(settings)) == settings
+
+    def test_paper_protocol(self) -> None:
+        c = config.load("gaussian-50")
+        assert (c.epochs, c.batch_size, c.optimizer.lr, c.schedule.final, c.optimizer.weight_decay) == (
+            50,
+            32,
+            1e-3,
+            1e-8,
+            1e-4,
+        )
+        assert (c.data["sigma"], c.data["crop"], c.data["crops_per_image"]) == (50, 80, 512)
+
+    @pytest.mark.parametrize(
+        ("override", "words"),
+        [
+            ("optimizer.rl=1", "optimizer.rl: there is no such key, did you mean optimizer.lr?"),
+            ("batchsize=3", "did you mean batch_size?"),
+            ("batch_size=eight", "batch_size: expected a whole number, got 'eight'"),
+            ("batch_size=2.5", "batch_size: expected a whole number"),
+            ("optimizer.lr=fast", "optimizer.lr: expected a number"),
+            ("optimizer.lr=-1", "optimizer.lr: expected a positive number"),
+            ("optimizer.name=adagrad", "optimizer.name: expected adam or adamw or sgd"),
+            ("optimizer=7", "optimizer: expected keys and values"),
+            ("channels_last=1", "channels_last: expected true or false"),
+            ("budget=tomorrow", "budget"),
+            ("save_every=often", "save_every"),
+            ("optimizer.lr", "expected key=value"),
+            ("ema=1", "ema: expected a decay"),
+        ],
+    )
+    def test_errors_name_the_key(self, override: str, words: str) -> None:
+        with pytest.raises(UserError) as error:
+            config.load("gray", [override])
+        assert words in str(error.value)
+
+    def test_errors_of_the_task_and_the_model(self, folder: Path, tmp_path: Path) -> None:
+        for override, words in [
+            ("data.sigmas=3", "data.sigmas: there is no such key, did you mean data.sigma?"),
+            ("model.kk=3", "no option 'kk'"),
+            ("task=gausian", "task: expected gaussian"),
+            ("data.train=[nowhere]", "there is no such folder"),
+            ("data.validation=[train]", "is also a training image"),
+            ("data.crop=100", "crops need at least 100"),
+            ("model.noise_map=false", "noise_map: true"),
+        ]:
+            with pytest.raises(UserError) as error:
+                train(tiny(folder, override), tmp_path / "run")
+            assert words in str(error.value)
+
+    def test_unknown_config(self) -> None:
+        with pytest.raises(UserError, match="did you mean gray"):
+            config.load("grey")
+
+    def test_last_length_counts(self) -> None:
+        c = config.load("gaussian-25", ["steps=7"])
+        assert (c.epochs, c.steps, c.budget) == (None, 7, None)
+        assert config.load("gray", ["budget=1h30m"]).budget == "1h30m"
+
+    def test_overrides_are_typed(self) -> None:
+        c = config.load("gray", ["optimizer.lr=5e-4", "data.sigma=[5, 10]", "optimizer.clip=null"])
+        assert c.optimizer.lr == 5e-4
+        assert c.optimizer.clip is None
+        assert c.data["sigma"] == [5, 10]
+
+
+class TestSchedule:
+    def test_ends(self) -> None:
+        for name in ("exponential", "cosine", "one-cycle"):
+            s = config.ScheduleConfig(name, final=1e-6, warmup=0.25 if name == "one-cycle" else 0)  # type: ignore[arg-type]
+            assert learning_rate(s, 1e-3, 1.0) == pytest.approx(1e-6)
+            assert learning_rate(s, 1e-3, s.warmup) == pytest.approx(1e-3)
+
+    def test_warmup(self) -> None:
+        s = config.ScheduleConfig("constant", warmup=0.5)
+        assert [learning_rate(s, 1.0, f) for f in (0, 0.25, 0.5, 1)] == [0, 0.5, 1, 1]
+
+    def test_steps(self) -> None:
+        s = config.ScheduleConfig("steps")
+        assert [learning_rate(s, 0.1, f) for f in (0, 0.24, 0.25, 0.75)] == pytest.approx([0.1, 0.1, 0.01, 1e-4])
+
+
+class TestData:
+    def test_items_are_pure(self, folder: Path) -> None:
+        task = task_class("gaussian")(GaussianOptions(["train"], ["validation"], str(folder), crop=16), {}, 3)
+        one, again = (task.item(5, generator(3, 0, 1, 1)) for _ in range(2))
+        other = task.item(5, generator(3, 0, 1, 2))
+        assert np.array_equal(one["noisy"], again["noisy"])
+        assert not np.array_equal(one["noisy"], other["noisy"])
+
+    def test_every_image_equally_often(self) -> None:
+        assert sorted(choose(1, n, 7) for n in range(14, 21)) == list(range(7))
+
+    def test_noise_has_its_level(self, folder: Path) -> None:
+        options = GaussianOptions(["train"], ["validation"], str(folder), sigma=25, crop=16)
+        task = task_class("gaussian")(options, {}, 0)
+        items = [task.item(i, generator(0, 0, 0, i)) for i in range(200)]
+        noise = np.stack([item["noisy"] - item["clean"] for item in items]) * 255
+        assert noise.std() == pytest.approx(25, rel=0.02)
+
+    def test_prefetcher_keeps_the_order(self) -> None:
+        def make(step: int) -> dict[str, torch.Tensor]:
+            time.sleep(0.002 * (step % 3))
+            return {"step": torch.tensor(step)}
+
+        batches = Prefetcher(make, 4, workers=3)
+        iterator = iter(batches)
+        assert [int(next(iterator)["step"]) for _ in range(20)] == list(range(4, 24))
+        batches.close()
+
+    def test_gray_and_colour(self, folder: Path) -> None:
+        assert ImageFolders([folder / "train"], 1).images[0].shape == (24, 28, 1)
+        assert ImageFolders([folder / "train"], 3).images[0].dtype == np.uint8
+
+
+class TestOptimizer:
+    def test_what_decays(self) -> None:
+        model = create("dncnn", depth=3, features=4)
+        decay, rest = build_optimizer(model, config.OptimizerConfig(weight_decay=0.1)).param_groups
+        names = {id(p): name for name, p in model.named_parameters()}
+        assert all(names[id(p)].endswith("weight") for p in decay["params"])
+        assert all(names[id(p)].endswith("bias") for p in rest["params"])
+        assert (decay["weight_decay"], rest["weight_decay"]) == (0.1, 0)
+
+    def test_average(self) -> None:
+        model = torch.nn.Linear(1, 1)
+        average = Average(model, 0.5)
+        with torch.no_grad():
+            before = model.weight.clone()
+            model.weight += 1
+        average.update(model, 1000)
+        torch.testing.assert_close(average.model.weight, before + 0.5)
+
+    @pytest.mark.parametrize("name", ["n3net", "dncnn"])
+    def test_identity(self, name: str) -> None:
+        model = create(name, noise_map=True, depth=3)
+        start_at_identity(model)
+        x = torch.rand(1, 1, 40, 40)
+        torch.testing.assert_close(model(x, 25.0), x)
+
+
+class TestCheckpoint:
+    def test_truncated_one_is_passed_over(self, tmp_path: Path) -> None:
+        for step in (1, 2, 3):
+            checkpoint.save(tmp_path, step, {"step": step, "x": torch.rand(1000)})
+        assert len(list(tmp_path.iterdir())) == checkpoint.KEEP
+        newest = tmp_path / "step-000000003.pt"
+        whole = newest.read_bytes()
+        for content in (whole[:-1], whole[: len(whole) // 2], b"", whole[:2000] + b"\0\1\2\3" + whole[2004:]):
+            newest.write_bytes(content)
+            state, broken = checkpoint.latest(tmp_path)
+            assert state is not None
+            assert state["step"] == 2
+            assert broken == [newest]
+
+
+class TestRuns:
+    def test_whole_run(self, folder: Path, tmp_path: Path) -> None:
+        outcome = train(tiny(folder), tmp_path / "run")
+        assert outcome.step == 12
+        assert outcome.signal is None
+        assert list(losses(tmp_path / "run")) == list(range(1, 13))
+        weights = tmp_path / "run" / "weights.safetensors"
+        assert info(weights)["training"]["steps"] == 12
+        out = load(weights)(torch.rand(1, 1, 24, 24), 25.0)
+        assert out.shape == (1, 1, 24, 24)
+        assert {p.name for p in (tmp_path / "run").iterdir()} >= {
+            "config.yaml",
+            "checkpoints",
+            "tensorboard",
+            "log.jsonl",
+        }
+        again = train(tiny(folder), tmp_path / "run")  # complete: nothing left to do
+        assert again.step == 12
+
+    def test_learns(self, folder: Path, tmp_path: Path) -> None:
+        outcome = train(tiny(folder, "steps=150", "data.sigma=50", "start=identity", "optimizer.lr=5e-3"), tmp_path)
+        assert outcome.scores["psnr"] > 14.15 + 3  # that of the noisy image, and 3 dB
+
+    def test_workers_change_nothing(self, folder: Path, tmp_path: Path) -> None:
+        train(tiny(folder), tmp_path / "one")
+        train(tiny(folder, "workers=3"), tmp_path / "three")
+        assert losses(tmp_path / "one") == losses(tmp_path / "three")
+
+    def test_killed_run_continues_as_if_nothing_had_happened(self, folder: Path, tmp_path: Path) -> None:
+        process = start(folder, tmp_path / "killed", "steps=60")
+        wait_for_step(process, tmp_path / "killed", 23)
+        process.kill()
+        process.wait()
+        resumed = train(tiny(folder, "steps=60"), tmp_path / "killed")
+        undisturbed = train(tiny(folder, "steps=60"), tmp_path / "whole")
+        assert losses(tmp_path / "killed") == losses(tmp_path / "whole")
+        assert resumed.scores == undisturbed.scores
+        one, two = (load(tmp_path / run / "weights.safetensors").state_dict() for run in ("killed", "whole"))
+        assert all(torch.equal(one[name], two[name]) for name in one)
+
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_signal_saves_and_exits(self, folder: Path, tmp_path: Path, number: signal.Signals) -> None:
+        process = start(folder, tmp_path, "steps=100000", "save_every=1h")
+        wait_for_step(process, tmp_path, 3)
+        process.send_signal(number)
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == 128 + number, output
+        assert "the same command goes on" in output
+        state, _ = checkpoint.latest(tmp_path / "checkpoints")
+        assert state is not None
+        assert state["state"]["step"] == max(losses(tmp_path))
+
+    def test_two_processes_equal_one(self, folder: Path, tmp_path: Path) -> None:
+        same = ("accelerator=cpu", "optimizer.name=sgd", "optimizer.lr=1e-3", "steps=6", "ema=0")  # SGD: no division
+        process = start(folder, tmp_path / "two", "devices=2", *same)
+        output, _ = process.communicate(timeout=120)
+        assert process.returncode == 0, output
+        train(tiny(folder, *same), tmp_path / "one")
+        assert losses(tmp_path / "one") == pytest.approx(losses(tmp_path / "two"), rel=1e-4)
+        one, two = (load(tmp_path / run / "weights.safetensors").state_dict() for run in ("one", "two"))
+        for name in one:
+            torch.testing.assert_close(one[name], two[name], rtol=1e-4, atol=1e-5, msg=name)
+
+    def test_divergence_says_where_and_keeps_the_checkpoint(self, folder: Path, tmp_path: Path) -> None:
+        broken = tiny(folder, "optimizer.name=sgd", "optimizer.lr=1e30", "optimizer.clip=null", "schedule.warmup=0.9")
+        train(tiny(folder, "steps=5", "optimizer.name=sgd"), tmp_path)
+        with pytest.raises(UserError, match=r"stopped at step \d+: .*first in .*checkpoint of step 5 is kept"):
+            train(broken, tmp_path)
+
+    def test_budget_ends_annealed_and_counts_over_resumes(self, folder: Path, tmp_path: Path) -> None:
+        begin = time.monotonic()
+        train(tiny(folder, "budget=3s", "validate_every=0"), tmp_path)
+        assert time.monotonic() - begin < 20
+        lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+        rates = [line["lr"] for line in lines if line["kind"] == "train"]
+        assert rates[-1] < 0.1 * max(rates)
+        begin = time.monotonic()
+        steps = train(tiny(folder, "budget=3s", "validate_every=0"), tmp_path).step  # the budget is used up
+        assert steps == len(rates)
+
+    def test_model_cannot_change_within_a_run(self, folder: Path, tmp_path: Path) -> None:
+        train(tiny(folder, "steps=1"), tmp_path)
+        with pytest.raises(UserError, match="cannot become"):
+            train(tiny(folder, "steps=2", "model.k=3"), tmp_path)
+
+    def test_bf16_and_channels_last(self, folder: Path, tmp_path: Path) -> None:
+        train(tiny(folder, "steps=2", "precision=bf16-mixed", "channels_last=true", "model.name=dncnn-6x2"), tmp_path)
+        assert all(np.isfinite(list(losses(tmp_path).values())))
+
+    def test_data_is_ready_in_time(self, folder: Path, tmp_path: Path) -> None:
+        train(tiny(folder, "steps=60"), tmp_path)
+        lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+        assert [line["waiting"] for line in lines if line["kind"] == "speed"][-1] < 0.5  # a tiny net; a real one: 0.001

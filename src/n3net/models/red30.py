@@ -44,6 +44,11 @@ class RED30(nn.Module):
             nn.init.zeros_(layer.bias)
         nn.init.normal_(layer.weight, std=1e-3)  # starts near the identity: its input has grown with each skip
 
+    @property
+    def reach(self) -> int:
+        """How many pixels away an input pixel may influence an output pixel."""
+        return len(self.down) + len(self.up)
+
     def forward(self, x: Tensor) -> Tensor:
         y, mirror = x, {}
         for i, layer in enumerate(self.down, start=1):

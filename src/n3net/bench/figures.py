@@ -1,0 +1,130 @@
+"""The figures: what is compared with what, and what is to be reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import Tensor, nn
+
+from n3net.bench import naive
+from n3net.bench.measure import Timing, peak_memory, timings
+from n3net.matching import Matching, match_images
+from n3net.models import DnCNN, N3Net, fold_batch_norm
+
+CHANNELS, K = 8, 7
+Tick = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the table."""
+
+    key: str
+    what: str
+    value: float
+    low: float
+    high: float
+    to_reach: float
+    detail: dict[str, object]
+
+    @property
+    def reached(self) -> bool:
+        return self.value <= self.to_reach
+
+
+def _ratio(key: str, what: str, times: dict[str, Timing], to_reach: float, per: float = 1.0) -> Figure:
+    """The first time over the second; its spread is that of the two at their extremes."""
+    a, b = times.values()
+    detail: dict[str, object] = {f"{name} (s)": asdict(t) for name, t in times.items()}
+    return Figure(
+        key, what, a.median / b.median / per, a.low / b.high / per, a.high / b.low / per, to_reach, detail
+    )
+
+
+def forward(repeat: int, tick: Tick) -> Figure:
+    x = torch.rand(1, 1, 512, 512)
+    nets = {"N3Net": fold_batch_norm(N3Net()), "DnCNN-17": fold_batch_norm(DnCNN())}
+    times = timings({name: _inference(net, x) for name, net in nets.items()}, repeat, tick)
+    what = "N3Net / DnCNN-17, forward, gray 512 x 512, batch norm folded"
+    return _ratio("n3net_over_dncnn17_forward", what, times, 1.40)
+
+
+def training(repeat: int, tick: Tick) -> Figure:
+    nets = {"N3Net": N3Net(), "DnCNN-17": DnCNN()}
+    times = timings({name: _training_step(net) for name, net in nets.items()}, repeat, tick)
+    what = "N3Net / DnCNN-17, one training step, 8 x 80 x 80"
+    return _ratio("n3net_over_dncnn17_train", what, times, 1.45)
+
+
+def block_over_naive(repeat: int, tick: Tick) -> Figure:
+    ours, theirs = _engine(512, ours=True), _engine(512, ours=False)
+    fast = timings({"n3net": ours}, max(repeat, 5), tick)
+    slow = timings({"2018 way": theirs}, max(1, repeat // 3), tick)
+    what = "engine, 512 x 512: n3net / the 2018 way"
+    return _ratio("block_over_naive", what, fast | slow, 1 / 40)
+
+
+def pixel_cost_growth(repeat: int, tick: Tick) -> Figure:
+    times = timings({"2048": _engine(2048), "512": _engine(512)}, repeat, tick)
+    what = "engine, time per pixel: 2048 x 2048 / 512 x 512"
+    return _ratio("pixel_cost_growth", what, times, 1.10, per=16)
+
+
+def block_memory(repeat: int, tick: Tick) -> Figure:
+    setup = f"""
+from n3net.bench.figures import _engine
+_engine(100)()
+call = _engine(1024)
+"""
+    tick("memory")
+    output = CHANNELS * K * 1024**2 * 4 / 2**20
+    grown = [peak_memory(setup, "out = call()") - output for _ in range(min(repeat, 3))]
+    what = "engine, memory beyond in- and output, 1024 x 1024, inference (MiB)"
+    return Figure("block_memory_mib", what, sorted(grown)[len(grown) // 2], min(grown), max(grown), 200, {})
+
+
+FIGURES = (forward, training, block_over_naive, pixel_cost_growth, block_memory)
+
+
+def _inference(net: nn.Module, x: Tensor) -> Callable[[], object]:
+    def call() -> Tensor:
+        with torch.no_grad():
+            out: Tensor = net(x)
+            return out
+
+    return call
+
+
+def _training_step(net: nn.Module) -> Callable[[], object]:
+    x = torch.rand(8, 1, 80, 80)
+    optimizer = torch.optim.Adam(net.parameters(), 1e-4)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        (net(x) - x).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def _engine(size: int, ours: bool = True) -> Callable[[], object]:
+    """Matching, selection and aggregation, from an embedding and temperatures to neighbour volumes."""
+    matching = Matching()
+    grid = matching.grid(size, size)
+    torch.manual_seed(0)
+    embedding, values = (torch.randn(1, CHANNELS, size, size) for _ in range(2))
+    scale = torch.full((1, grid.query_rows, grid.query_cols), 0.02)
+    strength = torch.ones_like(scale)
+    if not ours:
+        side = grid.rows * grid.cell
+        embedding, values = (torch.nn.functional.pad(t, (0, side - size) * 2) for t in (embedding, values))
+
+    def call() -> Tensor:
+        with torch.no_grad():
+            if ours:
+                return match_images(embedding, values, scale, strength, K, matching)
+            return naive.neighbors(embedding, values, scale, K, grid)
+
+    return call

@@ -1,0 +1,41 @@
+"""The engine the way the program of 2018 computes it, to be measured against.
+
+Patches are cut out whole; distances are products with gathered candidates, 64 at a time; the weights of each neighbour
+are scattered into a matrix of all patches by all patches, which is multiplied with the patches.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from n3net.matching.grid import Grid, col2im, im2col
+from n3net.matching.reference import _index
+
+CHUNK = 64
+
+
+def neighbors(embedding: Tensor, values: Tensor, scale: Tensor, k: int, grid: Grid) -> Tensor:
+    """k neighbour volumes with the untempered update: (B, C, H, W) -> (B, k C, H, W)."""
+    b, c, height, width = values.shape
+    patch = grid.patch * grid.cell
+    e, y = (im2col(t, patch, grid.cell).flatten(-2).transpose(1, 2) for t in (embedding, values))  # (B, Q, D)
+    index = _index(grid, values.device)  # (Q, M)
+    itself = index == torch.arange(len(index), device=index.device)[:, None]
+    index = index[~itself].unflatten(0, (len(index), -1))  # (Q, M - 1)
+    squares = e.square().sum(-1)  # (B, Q)
+    products = torch.cat(
+        [(e[:, part] @ e.unsqueeze(-1)).squeeze(-1) for part in index.split(CHUNK, 1)], -1
+    )  # (B, Q, M - 1)
+    d = squares[:, :, None] + squares[:, index] - 2 * products
+    z = -scale.flatten(1)[..., None] * d
+    volumes = []
+    for _ in range(k):
+        w = torch.softmax(z, -1)
+        z = z + torch.log1p(-w.clamp(max=1 - 1e-7))
+        spread = torch.zeros(b, len(index), len(index), dtype=w.dtype, device=w.device)
+        spread.scatter_(-1, index.expand_as(w), w)  # (B, Q, Q)
+        columns = (spread @ y).transpose(1, 2)  # (B, D, Q)
+        columns = columns.unflatten(-1, (grid.query_rows, grid.query_cols)).unflatten(1, (c, -1)).flatten(0, 1)
+        volumes.append(col2im(columns, height, width, patch, grid.cell).reshape(b, c, height, width))
+    return torch.cat(volumes, 1)

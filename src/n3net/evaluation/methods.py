@@ -95,7 +95,9 @@ def _bm3d() -> Run:
     try:
         import bm3d
     except ImportError as error:
-        raise UserError("bm3d: needs the package of that name (for non-commercial use): pip install 'n3net[bm3d]'") from error
+        raise UserError(
+            "bm3d: needs the package of that name (for non-commercial use): pip install 'n3net[bm3d]'"
+        ) from error
 
     def run(noisy: Tensor, sigma: float) -> Tensor:
         pixels = noisy.numpy().transpose(1, 2, 0).astype(np.float64)

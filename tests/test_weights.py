@@ -196,6 +196,12 @@ def test_imports_of_something_else_are_refused(tmp_path: Path) -> None:
         weights.import_file(tmp_path / "c.pth")
 
 
+def test_a_tensor_larger_than_its_file_is_refused(tmp_path: Path) -> None:
+    torch.save({"model.0.weight": torch.zeros(1).expand(2**40), "model.0.bias": torch.zeros(1)}, tmp_path / "a.pth")
+    with pytest.raises(UserError, match="more than the file holds"):
+        weights.import_file(tmp_path / "a.pth")
+
+
 def test_dncnn_without_norm_is_imported(tmp_path: Path) -> None:
     """A made-up file in the form of KAIR's: convolutions with biases; output = input - network."""
     net = torch.nn.Sequential(

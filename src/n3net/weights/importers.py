@@ -72,6 +72,9 @@ def _read(path: Path) -> State:
             content = content[key]
     if not isinstance(content, dict) or not content or not all(isinstance(v, Tensor) for v in content.values()):
         raise UserError(f"{path}: expected a dictionary of tensors, got {type(content).__name__}")
+    for name, value in content.items():
+        if value.numel() * value.element_size() > value.untyped_storage().nbytes():
+            raise UserError(f"{path}: refused: {name} claims to be {tuple(value.shape)}, more than the file holds")
     return {str(name).removeprefix("module."): value.float() for name, value in content.items()}
 
 

@@ -1,14 +1,15 @@
 """Images of any size through a network in tiles, with the result of the whole image.
 
 A tile's network sees its core and a halo as wide as the network's reach, so that what it computes for the core does not
-know where the halo ends. Two things belong to the whole image and not to the tile: zeros beyond its border, which a tile
-has on the sides where it touches the border, and the patch grid of N3 blocks, on which the tile therefore starts and
-ends. Their windows are shifted inwards at the border of the image, so that a patch there looks further than one inside;
-no core is smaller than that.
+know where the halo ends. Two things belong to the whole image and not to the tile: zeros beyond its border, which a
+tile has on the sides where it touches the border, and the patch grid of N3 blocks, on which the tile therefore starts
+and ends. Their windows are shifted inwards at the border of the image, so that a patch there looks further than one
+inside; no core is smaller than that.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -51,7 +52,9 @@ class Tile:
 
 def prepare(model: nn.Module, device: str | torch.device = "cpu") -> nn.Module:
     """A copy of the model for inference: in eval mode, batch norm folded, channels last."""
-    return fold_batch_norm(model).to(device).to(memory_format=torch.channels_last).requires_grad_(False)
+    folded = fold_batch_norm(model).to(device).requires_grad_(False)
+    folded.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return folded
 
 
 def split(model: nn.Module, height: int, width: int, tile: int | None = None, memory: int = MEMORY) -> list[Tile]:
@@ -125,7 +128,7 @@ class _Axis:
         """At most so many parts, of nearly equal size."""
         count = min(count, self.most)
         ends = [i * self.size // count for i in range(count + 1)]
-        return [self._part(start, stop) for start, stop in zip(ends, ends[1:], strict=False)]
+        return [self._part(start, stop) for start, stop in itertools.pairwise(ends)]
 
     def _part(self, start: int, stop: int) -> _Part:
         first, last = start - self.reach, stop + self.reach
@@ -141,7 +144,7 @@ class _Axis:
 
 
 def _cheapest(rows: _Axis, cols: _Axis, pixels: int) -> tuple[list[_Part], list[_Part]]:
-    """The cut into crops of at most so many pixels that has the fewest of them in all, or the smallest crops there are."""
+    """The cut into crops of at most so many pixels that has fewest of them in all, or into the smallest crops."""
 
     def sides(axis: _Axis) -> list[tuple[int, int, int]]:  # (longest crop, sum of all crops, parts)
         counts = {min(axis.most, round(1.05**i)) for i in range(math.ceil(math.log(axis.most, 1.05)) + 1)}
@@ -156,7 +159,8 @@ def _cheapest(rows: _Axis, cols: _Axis, pixels: int) -> tuple[list[_Part], list[
 
 def _matching(model: nn.Module) -> Matching | None:
     """The patch grid of the model's blocks."""
-    grids = {m.matching for m in model.modules() if isinstance(getattr(m, "matching", None), Matching)}
+    candidates = [getattr(module, "matching", None) for module in model.modules()]
+    grids = {grid for grid in candidates if isinstance(grid, Matching)}
     if len(grids) > 1:
         raise ValueError(
             f"the blocks of a network that runs in tiles must share one patch grid, got {sorted(map(str, grids))}"

@@ -1,10 +1,10 @@
 """How strong the noise of an image is, from the image alone.
 
-White noise is equally strong in all frequencies of a patch's cosine transform, while pictures are weak in the high ones,
-and weakest where they are weak in the low ones too. So the patches with the least energy in low frequencies are chosen,
-which says nothing about the noise in their high frequencies, and the median of the latter's magnitudes tells the noise
-level, whatever a few textured patches among them do. (The idea is that of Ponomarenko et al., "An automatic approach to
-lossy compression of AVIRIS images", IGARSS 2007.)
+White noise is equally strong in all frequencies of a patch's cosine transform, while pictures are weak in the high
+ones, and weakest where they are weak in the low ones too. So the patches with the least energy in low frequencies are
+chosen, which says nothing about the noise in their high frequencies, and the median of the latter's magnitudes tells
+the noise level, whatever a few textured patches among them do. (The idea is that of Ponomarenko et al., "An automatic
+approach to lossy compression of AVIRIS images", IGARSS 2007.)
 
 Files cut values off at black and white, which makes noise look weaker there. Patches whose mean is far enough from both
 are preferred, and what clipping has taken from the others' variance is computed and given back.
@@ -16,6 +16,8 @@ import math
 
 import numpy as np
 import numpy.typing as npt
+
+from n3net.images.picture import peak_of
 
 PATCH = 8  # pixels along one side
 PATCHES = 25_000  # that are looked at; more do not make the estimate better
@@ -37,8 +39,8 @@ def estimate_sigma(image: Array, peak: float | None = None) -> tuple[float, ...]
         peak: the value of white; by default the largest of the integer type, 1 for floats.
 
     White Gaussian noise of 3 to 75 gray levels on photographs is found to within 10 % or 1 gray level, before or after
-    clipping to black and white, unless fine texture fills the whole picture. Noise that is not white, as in JPEG files or
-    after demosaicking, is underestimated. Flat images, and those smaller than 4 pixels, give 0.
+    clipping to black and white, unless fine texture fills the whole picture. Noise that is not white, as in JPEG files
+    or after demosaicking, is underestimated. Flat images, and those smaller than 4 pixels, give 0.
 
     Example:
         >>> noisy = np.random.default_rng(0).normal(128, 20, (128, 128))
@@ -48,7 +50,7 @@ def estimate_sigma(image: Array, peak: float | None = None) -> tuple[float, ...]
     if image.ndim not in (2, 3) or 0 in image.shape:
         raise ValueError(f"image: expected shape (H, W) or (H, W, C), got {image.shape}")
     if peak is None:
-        peak = float(np.iinfo(image.dtype).max) if np.issubdtype(image.dtype, np.integer) else 1.0
+        peak = peak_of(image.dtype)
     channels = image[..., None] if image.ndim == 2 else image
     return tuple(255 * _sigma(channels[..., c], peak) for c in range(channels.shape[-1]))
 

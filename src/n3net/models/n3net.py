@@ -93,7 +93,7 @@ class N3Net(nn.Module):
 
     @property
     def reach(self) -> int:
-        """How many pixels away an input pixel may influence an output pixel, where no window is shifted at the border."""
+        """How many pixels away an input pixel may influence an output pixel, where no window is shifted."""
         first, *rest = (stage.reach for stage in self.stages if isinstance(stage, DnCNN))
         if self.guide is not None:
             first = max(first, self.guide.reach)

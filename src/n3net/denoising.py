@@ -1,0 +1,163 @@
+"""Denoising one image, an array of any common type and of any size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from n3net.images.picture import peak_of
+from n3net.inference import Tile, prepare, split
+from n3net.noise import estimate_sigma
+
+if TYPE_CHECKING:
+    from n3net.models import Denoiser
+
+Array = npt.NDArray[Any]
+Sigma = float | Sequence[float] | Array
+Progress = Callable[[int, int], None]  # pixels done, pixels in all
+
+GRAY, COLOR = "gray", "color"  # names of the weights that are used by default
+
+
+def denoise(
+    image: Array,
+    sigma: Sigma | None = None,
+    model: str | Path | nn.Module | None = None,
+    *,
+    peak: float | None = None,
+    tile: int | None = None,
+    device: str | torch.device = "cpu",
+    progress: Progress | None = None,
+) -> Array:
+    """Remove white Gaussian noise from an image.
+
+    Args:
+        image: (H, W) or (H, W, 3), uint8, uint16 or floats.
+        sigma: standard deviation of the noise in gray levels of 0..255 whatever the image's type: a number, one for
+            each channel, or a map (H, W). By default it is estimated, see :func:`n3net.noise.estimate_sigma`. Models
+            that know one level only ignore it.
+        model: a :class:`n3net.models.Denoiser`, or what :func:`n3net.load` takes: a name or a file. By default
+            ``"gray"`` or ``"color"``, as the image is. A gray model denoises the channels of a colour image one by one,
+            each with its own noise level. A colour model is given a gray image three times, and its outputs are
+            averaged.
+        peak: the value of white, by default 255, 65535 or 1.
+        tile: side of the tiles in pixels, see :func:`n3net.inference.split`; changes memory and speed, not the result.
+        device: where the network runs.
+        progress: called with the pixels that are done and all there are.
+
+    Returns:
+        An array of the same shape and type. Integers are rounded and clipped, floats are not.
+    """
+    check_image(image)
+    peak = peak_of(image.dtype) if peak is None else peak
+    gray = image.ndim == 2 or is_gray(image)
+    net: Denoiser = prepare(resolve(model, gray), device)  # type: ignore[assignment]
+    out = np.empty_like(image)
+    if sigma is None and net.noise_map:
+        sigma = noise_levels(image, peak)
+    source, target = (a[..., None] if a.ndim == 2 else a[..., :1] if gray else a for a in (image, out))  # (H, W, C)
+    steps = _steps(source, target, net, sigma)
+    tiles = split(net, image.shape[0], image.shape[1], tile)
+    total, done = sum(t.pixels for t in tiles) * len(steps), 0
+    for step in steps:
+        for part in tiles:
+            step.run(net, part, peak, device)
+            done += part.pixels
+            if progress is not None:
+                progress(done, total)
+    if gray and image.ndim == 3:
+        out[..., 1:] = out[..., :1]
+    return out
+
+
+def check_image(image: Array) -> None:
+    """Say what is wrong with an image that cannot be denoised."""
+    if image.ndim not in (2, 3) or (image.ndim == 3 and image.shape[2] != 3) or 0 in image.shape:
+        raise ValueError(f"image: expected shape (H, W) or (H, W, 3), got {image.shape}")
+    if image.dtype not in (np.uint8, np.uint16) and not np.issubdtype(image.dtype, np.floating):
+        raise ValueError(f"image: expected uint8, uint16 or floats, got {image.dtype}")
+
+
+def is_gray(image: Array) -> bool:
+    """Whether the three channels of a colour image (H, W, 3) are the same."""
+    first = image[..., 0]
+    return all(np.array_equal(first[:64], c[:64]) and np.array_equal(first, c) for c in (image[..., 1], image[..., 2]))
+
+
+def resolve(model: str | Path | nn.Module | None, gray: bool) -> Denoiser:
+    """The model itself, by name or file, or the default one."""
+    if model is None:
+        model = GRAY if gray else COLOR
+    if not isinstance(model, nn.Module):
+        import n3net
+
+        model = n3net.load(model)
+    if not hasattr(model, "channels") or not hasattr(model, "noise_map"):
+        raise TypeError(
+            f"model: expected a Denoiser, a name or a file, got {type(model).__name__}; see n3net.models.Denoiser"
+        )
+    return model  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A part of the channels that goes through the network at once."""
+
+    source: Array  # (H, W, C)
+    target: Array  # (H, W, C)
+    sigma: float | Array | None
+
+    def run(self, net: Any, tile: Tile, peak: float, device: str | torch.device) -> None:
+        rows, cols = tile.crop
+        pixels = np.ascontiguousarray(self.source[rows, cols], np.float32) / np.float32(peak)
+        x = torch.from_numpy(pixels).permute(2, 0, 1)[None].to(device)  # (1, C, h, w)
+        sigma: float | Tensor | None
+        if isinstance(self.sigma, np.ndarray):
+            sigma = torch.from_numpy(np.ascontiguousarray(self.sigma[rows, cols], np.float32))[None, None].to(device)
+        else:
+            sigma = self.sigma
+        if net.channels > x.shape[1]:
+            x = x.expand(-1, net.channels, -1, -1)
+        x = x.contiguous(memory_format=torch.channels_last)
+        with torch.inference_mode():
+            y: Tensor = net(x, sigma) if tile.pads is None else net(x, sigma, pads=tile.pads)
+        y = y[0, :, tile.inner[0], tile.inner[1]]
+        if y.shape[0] > self.source.shape[2]:
+            y = y.mean(0, keepdim=True)
+        result = y.permute(1, 2, 0).cpu().numpy() * np.float32(peak)  # (h, w, C)
+        if np.issubdtype(self.target.dtype, np.integer):
+            np.clip(np.rint(result, out=result), 0, peak, out=result)
+        self.target[tile.core] = result
+
+
+def noise_levels(image: Array, peak: float | None = None) -> tuple[float, ...]:
+    """The estimated noise level of each channel, only one where all are the same."""
+    return estimate_sigma(image[..., 0] if image.ndim == 3 and is_gray(image) else image, peak)
+
+
+def _steps(source: Array, target: Array, net: Denoiser, sigma: Sigma | None) -> list[_Step]:
+    """All channels at once, or one by one where the network is for gray images."""
+    channels = source.shape[2]
+    if sigma is None:
+        levels: list[float | Array | None] = [None] * channels
+    else:
+        given = np.asarray(sigma, np.float32)
+        if given.shape not in ((), (1,), (3,), source.shape[:2]) or not (np.isfinite(given) & (given >= 0)).all():
+            raise ValueError(
+                f"sigma: expected a number of at least 0, one for each channel or a map of shape {source.shape[:2]}, "
+                f"got {sigma!r}"
+            )
+        if given.ndim == 1 and len(given) == channels and net.channels == 1:
+            levels = [float(level) for level in given]
+        else:
+            levels = [given if given.ndim == 2 else float(np.sqrt(np.square(given).mean()))] * channels
+    if net.channels == 1:
+        return [_Step(source[..., c : c + 1], target[..., c : c + 1], level) for c, level in enumerate(levels)]
+    return [_Step(source, target, levels[0])]

@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 # Command -> (module with a function `command` or a typer app `app`, what `n3net --help` says of it).
 COMMANDS = {
+    "denoise": ("n3net.cli.denoise", "Remove noise from image files."),
     "train": ("n3net.cli.train", "Train a network, or go on training it."),
     "models": ("n3net.cli.models", "List the networks: size, and the paper's row they stand for."),
     "weights": ("n3net.cli.weights", "List, inspect, import, verify or fetch trained weights."),

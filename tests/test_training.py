@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,15 @@ validate_every: 6
 optimizer: {lr: 1.0e-3, clip: 50}
 schedule: {name: one-cycle, warmup: 0.2}
 """
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """As many threads as in the processes of :func:`start`: another number rounds differently."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -270,7 +280,7 @@ class TestRuns:
         assert again.step == 12
 
     def test_learns(self, folder: Path, tmp_path: Path) -> None:
-        outcome = train(tiny(folder, "steps=150", "data.sigma=50", "start=identity", "optimizer.lr=5e-3"), tmp_path)
+        outcome = train(tiny(folder, "steps=100", "data.sigma=50", "start=identity", "optimizer.lr=5e-3"), tmp_path)
         assert outcome.scores["psnr"] > 14.15 + 3  # that of the noisy image, and 3 dB
 
     def test_workers_change_nothing(self, folder: Path, tmp_path: Path) -> None:
@@ -322,11 +332,10 @@ class TestRuns:
     def test_budget_ends_annealed_and_counts_over_resumes(self, folder: Path, tmp_path: Path) -> None:
         begin = time.monotonic()
         train(tiny(folder, "budget=3s", "validate_every=0"), tmp_path)
-        assert time.monotonic() - begin < 20
+        assert time.monotonic() - begin < 30
         lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
         rates = [line["lr"] for line in lines if line["kind"] == "train"]
         assert rates[-1] < 0.1 * max(rates)
-        begin = time.monotonic()
         steps = train(tiny(folder, "budget=3s", "validate_every=0"), tmp_path).step  # the budget is used up
         assert steps == len(rates)
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-import signal
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +17,7 @@ from n3net.tasks import Task, task_class
 from n3net.training import checkpoint, require
 from n3net.training.config import Config, dump, from_mapping, seconds, to_mapping
 from n3net.training.data import TRAINING, VALIDATION, Batch, Prefetcher, generator
+from n3net.training.guards import first_not_finite, on_signals, only_one
 from n3net.training.optimizer import Average, build_optimizer
 from n3net.training.progress import Reporter, duration
 from n3net.training.schedule import learning_rate
@@ -59,14 +56,14 @@ def train(config: Config, run: Path) -> Outcome:
     weights that validate best so far, and ``weights.safetensors`` at the end. Called again, it goes on from the last
     checkpoint.
     """
-    fabric = _fabric(config)
-    fabric.launch()
-    kind = task_class(config.task)
-    task = kind(from_mapping(kind.Options, config.data, "data"), config.model, config.seed)
-    if config.batch_size % fabric.world_size:
-        raise UserError(f"batch_size: {config.batch_size} items cannot be shared by {fabric.world_size} processes")
     run.mkdir(parents=True, exist_ok=True)
-    with _only_one(run, fabric.global_rank):
+    with only_one(run):
+        fabric = _fabric(config)
+        fabric.launch()
+        kind = task_class(config.task)
+        task = kind(from_mapping(kind.Options, config.data, "data"), config.model, config.seed)
+        if config.batch_size % fabric.world_size:
+            raise UserError(f"batch_size: {config.batch_size} items cannot be shared by {fabric.world_size} processes")
         return _Trainer(config, run, fabric, task).run_to_end()
 
 
@@ -105,7 +102,7 @@ class _Trainer:
         batches = Prefetcher(self._batch, self.state.step, config.workers)
         scores: dict[str, float] = {}
         try:
-            with _signals(self._on_signal):
+            with on_signals(self._on_signal):
                 iterator = iter(batches)
                 while True:
                     fraction, save, validate, stop = self._agree()
@@ -228,7 +225,7 @@ class _Trainer:
         return None
 
     def _diverged(self, problem: str, batch: Batch) -> str:
-        where = _first_not_finite(self.net, self.task, batch)
+        where = first_not_finite(self.net, self.task, batch)
         kept, _ = checkpoint.latest(self.run / "checkpoints")
         last = f"the checkpoint of step {kept['state']['step']} is kept" if kept else "there is no checkpoint yet"
         return (
@@ -241,19 +238,21 @@ class _Trainer:
     def _report(self, fraction: float, waited: float) -> None:
         state = self.state
         done = state.step - self.session_step
-        speed = done * self.config.batch_size / max(self.session_seconds, 1e-9)
-        left = self._elapsed() * (1 - fraction) / fraction if fraction > 0 else math.nan
+        speed = done * self.config.batch_size / self.session_seconds
+        waiting = waited / self.session_seconds
         if self.budget is not None:
             left = self.budget - self._elapsed()
-        elif self.total is not None:
+        else:
+            assert self.total is not None
             left = (self.total - state.step) * self.session_seconds / done
         figures = {name: f"{value:.4g}" for name, value in state.means.items()}
-        figures[f"{self.task.unit}/s"] = f"{speed:.1f}"
-        figures["waiting"] = f"{100 * waited / max(self.session_seconds, 1e-9):.1f}%"
-        figures["left"] = duration(max(left, 0.0))
+        figures |= {
+            f"{self.task.unit}/s": f"{speed:.1f}",
+            "waiting": f"{waiting:.1%}",
+            "left": duration(max(left, 0.0)),
+        }
         self.reporter.show(state.step, fraction, figures)
         if state.step % self.config.log_every == 0:
-            waiting = waited / max(self.session_seconds, 1e-9)
             self.reporter.record(state.step, "speed", {"items_per_second": speed, "waiting": waiting})
 
     @torch.no_grad()
@@ -359,71 +358,3 @@ def _total_steps(config: Config, task: Task) -> int | None:
     if config.epochs is not None:
         return math.ceil(config.epochs * task.items_per_epoch / config.batch_size)
     return None
-
-
-def _first_not_finite(net: nn.Module, task: Task, batch: Batch) -> str:
-    """The first layer whose output is not finite, or the first parameters whose gradient is not."""
-    found: list[str] = []
-
-    def look(name: str) -> Any:
-        def hook(module: nn.Module, inputs: Any, output: Any) -> None:
-            if isinstance(output, Tensor) and not bool(torch.isfinite(output).all()):
-                found.append(name)
-
-        return hook
-
-    leaves = [(name, m) for name, m in net.named_modules() if not any(True for _ in m.children())]
-    handles = [module.register_forward_hook(look(name)) for name, module in leaves]
-    try:
-        if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-            with torch.no_grad():
-                task.loss(net, batch)
-    finally:
-        for handle in handles:
-            handle.remove()
-    if found:
-        return f", first in the output of {found[0]}"
-    for name, p in net.named_parameters():
-        if p.grad is not None and not bool(torch.isfinite(p.grad).all()):
-            return f", first in the gradient of {name}"
-    return ""
-
-
-@contextmanager
-def _signals(handle: Any) -> Iterator[None]:
-    """Ctrl-C and SIGTERM ask the loop to stop after its step; a second one stops at once."""
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    try:
-        before = {number: signal.getsignal(number) for number in numbers}
-
-        def once(number: int, frame: Any) -> None:
-            handle(number)
-            for n in numbers:
-                signal.signal(n, signal.SIG_DFL)
-
-        for number in numbers:
-            signal.signal(number, once)
-    except ValueError:  # not in the main thread: no signals arrive here
-        yield
-        return
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
-def _only_one(run: Path, rank: int) -> Iterator[None]:
-    """Refuse to train in a folder in which another process trains."""
-    if rank != 0 or sys.platform == "win32":
-        yield
-        return
-    import fcntl
-
-    with (run / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UserError(f"{run}: another process is training there") from None
-        yield

@@ -142,7 +142,7 @@ def test_colour_and_gray(data: Path, tmp_path: Path) -> None:
 def test_methods(data: Path, tmp_path: Path) -> None:
     path = save_small(tmp_path / "d.safetensors", "dncnn-17")
     clean = image_set(data).read(0)
-    noisy = clean + noise(tuple(clean.shape), 25, 0)
+    noisy = clean + noise(clean.shape, 25, 0)
     assert method(f"nn3d:{path}").run(noisy, 25).shape == clean.shape
     pytest.importorskip("skimage")
     assert psnr(method("nlm").run(noisy, 25), clean) > psnr(noisy, clean) + 3
@@ -217,10 +217,14 @@ def test_without_weights_there_are_only_dashes(name: str, data: Path) -> None:
 
 
 def test_only_what_fits_is_measured(user: Path, data: Path) -> None:
-    save_small(user / "full.safetensors", sigma=25)
-    save_small(user / "few.safetensors", sigma=25, k=2)
-    save_small(user / "colour.safetensors", sigma=25, channels=3)
-    save_small(user / "any.safetensors", sigma=[0, 55], noise_map=True)
+    def save(name: str, sigma: Any, **config: Any) -> None:
+        weights.save(user / f"{name}.safetensors", create("n3net", **config), {"training": {"sigma": sigma}})
+
+    save("full", 25)
+    save("few", 25, k=2)
+    save("colour", 25, channels=3)
+    save("narrow", 25, features=32)
+    save("any", [0, 55], noise_map=True, options="reference-2018")
     table, measured = reproduce(TABLES["table3"], data.parent)
     found = {(m.figure.row, m.figure.column, m.weights) for m in measured}
     assert found == {
@@ -239,7 +243,8 @@ def test_only_what_fits_is_measured(user: Path, data: Path) -> None:
 
 def test_nn3d_stands_on_a_dncnn() -> None:
     figure = next(f for f in TABLES["table3"].figures if f.column == "NN3D")
-    record = {"model": {"name": "dncnn-17", "config": {"depth": 17, "channels": 1}}, "training": {"sigma": 25}}
+    recipe = create("dncnn-6", depth=17).recipe
+    record = {"model": {"name": recipe.name, "config": recipe.config}, "training": {"sigma": 25}}
     assert list(candidates(figure, {"base": record})) == ["nn3d:base"]
     assert list(candidates(replace(figure, sigma=50), {"base": record})) == []
 
@@ -315,7 +320,7 @@ def test_the_authors_network_on_one_image() -> None:
     model, _ = weights.import_file(SHARED / "official" / "gaussian_sigma25.t7")
     images = image_set(SHARED / "data" / "Set12")
     clean = images.read(1)
-    out, views = look(model, clean + noise(tuple(clean.shape), 25, 1))
+    out, views = look(model, clean + noise(clean.shape, 25, 1))
     assert psnr(out.clamp(0, 1), clean) == pytest.approx(33.2, abs=0.15)
     first, second = mean_largest([views])
     assert first[0] == pytest.approx(0.21, abs=0.03)

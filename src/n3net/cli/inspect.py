@@ -48,7 +48,7 @@ def command(
     with progress_bar() as bar:
         for index in bar.track(range(len(images.paths)), description=model):
             clean = images.read(index, channels)
-            noisy = clean if noise is None else clean + gaussian(tuple(clean.shape), noise, index)
+            noisy = clean if noise is None else clean + gaussian(clean.shape, noise, index)
             out, seen = look(net, noisy, level)
             views.append([view.without_weights() for view in seen])
             if index == 0 and output is not None:

@@ -52,10 +52,10 @@ class Picture:
     psnr: dict[str, float]
 
 
-def noise(shape: tuple[int, ...], sigma: float, index: int, seed: int = 0) -> Tensor:
+def noise(shape: Sequence[int], sigma: float, index: int, seed: int = 0) -> Tensor:
     """The noise of an image, in [0, 1] units: the same whatever is measured with it."""
     rng = np.random.default_rng([seed, index, round(1000 * sigma)])
-    return torch.from_numpy(rng.standard_normal(shape).astype(np.float32) * np.float32(sigma / 255))
+    return torch.from_numpy(rng.standard_normal(tuple(shape)).astype(np.float32) * np.float32(sigma / 255))
 
 
 def evaluate(
@@ -87,7 +87,7 @@ def evaluate(
             method.run(torch.rand(channels, 64, 64), sigma)
         for index, path in enumerate(images.paths):
             clean = images.read(index, channels)
-            noisy = clean + noise(tuple(clean.shape), sigma, index, seed)
+            noisy = clean + noise(clean.shape, sigma, index, seed)
             outputs, scores = {}, {}
             for method in methods:
                 start = time.perf_counter()

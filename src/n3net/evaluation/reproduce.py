@@ -13,7 +13,11 @@ from n3net.evaluation.gaussian import PROTOCOL, evaluate, summarize
 from n3net.evaluation.images import image_set
 from n3net.evaluation.methods import CLASSICAL, method, trained_for
 from n3net.evaluation.paper import Figure, Table
+from n3net.models.registry import MODELS, full_config
 from n3net.weights import available, info, locate
+
+# What may differ from the paper's network without making it another row of a table.
+DETAILS = {"noise_map", "options", "first_norm", "norm"}
 
 
 @dataclass(frozen=True)
@@ -98,13 +102,19 @@ def candidates(figure: Figure, records: dict[str, dict[str, Any]]) -> Iterator[s
         if importlib.util.find_spec(figure.model) is not None:
             yield figure.model
         return
-    wanted = "dncnn-17" if figure.model == "nn3d" else figure.model
     for name, record in records.items():
-        model, levels = record["model"], trained_for(record)
-        config = model["config"]
-        same = model["name"] == wanted and all(config.get(key) == value for key, value in figure.config.items())
-        if same and config.get("channels") == 1 and levels and levels[0] <= figure.sigma <= levels[1]:
+        levels = trained_for(record)
+        if levels and levels[0] <= figure.sigma <= levels[1] and _stands_for(record["model"], figure):
             yield f"nn3d:{name}" if figure.model == "nn3d" else name
+
+
+def _stands_for(model: dict[str, Any], figure: Figure) -> bool:
+    """Whether a model is the gray network of a figure, whatever name it was created by."""
+    wanted = "dncnn-17" if figure.model == "nn3d" else str(figure.model)
+    if model["name"] not in MODELS or MODELS[model["name"]].build is not MODELS[wanted].build:
+        return False
+    expected, found = full_config(wanted, **figure.config), model["config"]
+    return found.get("channels") == 1 and all(found.get(key) == expected[key] for key in expected if key not in DETAILS)
 
 
 def to_markdown(table: Table, measured: Sequence[Measured]) -> str:

@@ -197,7 +197,7 @@ def create(name: str, **overrides: Any) -> nn.Module:
     if name not in MODELS:
         raise UserError(f"there is no model {name!r}{_nearest(name, MODELS)}; 'n3net models' lists them all")
     entry = MODELS[name]
-    config = _complete(name, entry, overrides)
+    config = full_config(name, **overrides)
     try:
         model = entry.build(**config)
     except ValueError as error:
@@ -227,8 +227,9 @@ def describe(name: str) -> dict[str, Any]:
     }
 
 
-def _complete(name: str, entry: Entry, overrides: Mapping[str, Any]) -> dict[str, Any]:
+def full_config(name: str, **overrides: Any) -> dict[str, Any]:
     """The builder's defaults, the entry's config and the overrides, checked, in JSON types."""
+    entry = MODELS[name]
     parameters = inspect.signature(entry.build).parameters
     hints = get_type_hints(entry.build)
     for key in overrides:

@@ -17,13 +17,13 @@ def command(
         str | None, typer.Option(help="Fit the whole schedule into this much wall-clock time, e.g. 3h.")
     ] = None,
     runs: Annotated[
-        Path | None, typer.Option("--runs", "--run", help="Folder of this run. [default: runs/NAME of the config]")
+        Path | None, typer.Option("--runs", "--run", help="Folder of this run; by default runs/NAME of the config.")
     ] = None,
     show: Annotated[bool, typer.Option("--show", help="Print the whole config and stop.")] = False,
 ) -> None:
     """Train a network, or go on training it: the same command again continues from the last checkpoint.
 
-    Needs the libraries of 'pip install n3net[train]'.
+    Its libraries come with the package's extra 'train'.
     """
     from n3net.errors import UserError
     from n3net.training import config as configs

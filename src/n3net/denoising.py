@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from n3net.images.picture import peak_of
-from n3net.inference import Tile, prepare, split
+from n3net.inference import Tile, prepare, smallest_size, split
 from n3net.noise import estimate_sigma
 
 if TYPE_CHECKING:
@@ -59,9 +59,13 @@ def denoise(
     peak = peak_of(image.dtype) if peak is None else peak
     gray = image.ndim == 2 or is_gray(image)
     net: Denoiser = prepare(resolve(model, gray), device)  # type: ignore[assignment]
-    out = np.empty_like(image)
     if sigma is None and net.noise_map:
         sigma = noise_levels(image, peak)
+    height, width = image.shape[:2]
+    needed = smallest_size(net, height, width)
+    if needed != (height, width):  # mirrored at its lower and right border until it is large enough
+        image, sigma = _mirrored(image, needed), _mirrored(sigma, needed) if np.ndim(sigma) == 2 else sigma
+    out = np.empty_like(image)
     source, target = (a[..., None] if a.ndim == 2 else a[..., :1] if gray else a for a in (image, out))  # (H, W, C)
     steps = _steps(source, target, net, sigma)
     tiles = split(net, image.shape[0], image.shape[1], tile)
@@ -74,14 +78,14 @@ def denoise(
                 progress(done, total)
     if gray and image.ndim == 3:
         out[..., 1:] = out[..., :1]
-    return out
+    return out[:height, :width]
 
 
 def check_image(image: Array) -> None:
     """Say what is wrong with an image that cannot be denoised."""
     if image.ndim not in (2, 3) or (image.ndim == 3 and image.shape[2] != 3) or 0 in image.shape:
         raise ValueError(f"image: expected shape (H, W) or (H, W, 3), got {image.shape}")
-    if image.dtype not in (np.uint8, np.uint16) and not np.issubdtype(image.dtype, np.floating):
+    if image.dtype.kind != "f" and not (image.dtype.kind == "u" and image.dtype.itemsize <= 2):
         raise ValueError(f"image: expected uint8, uint16 or floats, got {image.dtype}")
 
 
@@ -135,6 +139,13 @@ class _Step:
         if np.issubdtype(self.target.dtype, np.integer):
             np.clip(np.rint(result, out=result), 0, peak, out=result)
         self.target[tile.core] = result
+
+
+def _mirrored(image: Any, size: tuple[int, int]) -> Array:
+    """Continued at the lower and right border."""
+    image = np.asarray(image)
+    more = [(0, wanted - side) for wanted, side in zip(size, image.shape, strict=False)]
+    return np.pad(image, more + [(0, 0)] * (image.ndim - 2), mode="symmetric")
 
 
 def noise_levels(image: Array, peak: float | None = None) -> tuple[float, ...]:

@@ -18,6 +18,7 @@ from torch import nn
 
 from n3net.matching.images import Matching, Pads
 from n3net.models.folding import fold_batch_norm
+from n3net.nn import N3Block2d
 
 MEMORY = 800 * 2**20  # bytes that the activations of a tile may need
 
@@ -97,6 +98,16 @@ def split(model: nn.Module, height: int, width: int, tile: int | None = None, me
         for y in down
         for x in across
     ]
+
+
+def smallest_size(model: nn.Module, height: int, width: int) -> tuple[int, int]:
+    """The size of an image, or a larger one if its patches are fewer than the neighbours that the model looks for."""
+    grid = _matching(model)
+    needed = max((m.k for m in model.modules() if isinstance(m, N3Block2d)), default=0)
+    if grid is None or grid.grid(height, width).fewest_candidates() >= needed:
+        return height, width
+    least = (grid.window - 1) * grid.stride + grid.patch_size
+    return max(height, least), max(width, least)
 
 
 @dataclass(frozen=True)

@@ -94,4 +94,6 @@ def main() -> None:
             raise
         error.show()
         sys.exit(getattr(error, "exit_code", 2))
+    if result == 130:  # what typer makes of Ctrl-C
+        print("n3net: interrupted", file=sys.stderr)
     sys.exit(result if isinstance(result, int) else 0)

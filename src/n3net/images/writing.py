@@ -27,8 +27,8 @@ def write_image(file: BinaryIO, picture: Picture, format: str | None = None, qua
         quality: 1 to 100, of JPEG and WebP.
     """
     format = format or picture.format
-    if format == "JPEG" and picture.alpha is not None:
-        raise UserError("it has transparent parts, which JPEG cannot store; write PNG, WebP or TIFF")
+    if format in ("JPEG", "BMP") and picture.alpha is not None:
+        raise UserError(f"it has an alpha channel, which {format} cannot store; write PNG, WebP or TIFF")
     dtype = _stored_type(format, picture.pixels.dtype)
     colors = picture.pixels if picture.pixels.dtype == dtype else picture.as_type(dtype)
     if picture.alpha is not None:

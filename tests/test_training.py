@@ -25,7 +25,7 @@ from n3net.models import create
 from n3net.tasks import task_class
 from n3net.tasks.gaussian import GaussianOptions
 from n3net.training import checkpoint, config
-from n3net.training.data import ImageFolders, Prefetcher, choose, generator
+from n3net.training.data import Images, Prefetcher, choose, generator
 from n3net.training.loop import train
 from n3net.training.optimizer import Average, build_optimizer
 from n3net.training.schedule import learning_rate
@@ -145,7 +145,7 @@ class TestConfig:
             ("data.sigmas=3", "data.sigmas: there is no such key, did you mean data.sigma?"),
             ("model.kk=3", "no option 'kk'"),
             ("task=gausian", "task: expected gaussian"),
-            ("data.train=[nowhere]", "there is no such folder"),
+            ("data.train=[nowhere]", "there is no such folder or image"),
             ("data.validation=[train]", "is also a training image"),
             ("data.crop=100", "crops need at least 100"),
             ("model.noise_map=false", "noise_map: true"),
@@ -215,8 +215,8 @@ class TestData:
         batches.close()
 
     def test_gray_and_colour(self, folder: Path) -> None:
-        assert ImageFolders([folder / "train"], 1).images[0].shape == (24, 28, 1)
-        assert ImageFolders([folder / "train"], 3).images[0].dtype == np.uint8
+        assert Images([folder / "train"], 1).images[0].shape == (24, 28, 1)
+        assert Images([folder / "train" / "1.png"], 3).images[0].dtype == np.uint8
 
 
 class TestOptimizer:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from n3net.errors import UserError
 from n3net.models import create
 from n3net.tasks import Task, data_root
-from n3net.training.data import Batch, ImageFolders, choose, random_crop, to_planes
+from n3net.training.data import Batch, Images, choose, random_crop, to_planes
 
 LOSS_PIXELS = 1600  # the loss of a crop counts like that of 40 x 40 pixels, DnCNN's; weight decay is relative to it
 
@@ -23,7 +23,7 @@ class GaussianOptions:
     """The section ``data`` of a config.
 
     Args:
-        train, validation: folders of images, below ``root``.
+        train, validation: folders of images and single images, below ``root``.
         root: where they are; by default ``$N3NET_DATA``, else the current folder.
         sigma: standard deviation of the noise in gray levels of 0..255: one, or the ends of a range to draw from.
         crop: height and width of training crops.
@@ -67,8 +67,8 @@ class GaussianDenoising(Task):
         self.options, self.seed, self.model = options, seed, dict(model)
         channels = self.model.get("channels", 1)
         root = data_root(options.root)
-        self.train = ImageFolders([root / folder for folder in options.train], channels, options.crop)
-        validation = ImageFolders([root / folder for folder in options.validation], channels)
+        self.train = Images([root / place for place in options.train], channels, options.crop)
+        validation = Images([root / place for place in options.validation], channels)
         shared = {p.resolve() for p in self.train.paths} & {p.resolve() for p in validation.paths}
         if shared:
             raise UserError(f"data.validation: {min(shared)} is also a training image")

@@ -38,27 +38,28 @@ def choose(seed: int, number: int, count: int) -> int:
     return int(_order(seed, number // count, count)[number % count])
 
 
-class ImageFolders:
-    """All images of some folders as uint8 arrays (H, W, channels), decoded once.
+class Images:
+    """All images of some folders or files as uint8 arrays (H, W, channels), decoded once.
 
     Args:
-        folders: paths, searched without their subfolders.
+        places: folders, searched without their subfolders, and single files.
         channels: 1 for gray (colour images are converted, as ITU-R 601-2 luma), 3 for RGB.
         smallest: least height and width that an image must have.
     """
 
-    def __init__(self, folders: list[Path], channels: int, smallest: int = 1) -> None:
+    def __init__(self, places: list[Path], channels: int, smallest: int = 1) -> None:
         from PIL import Image, UnidentifiedImageError
 
         self.paths: list[Path] = []
-        for folder in folders:
-            if not folder.is_dir():
+        for place in places:
+            if not place.exists():
                 raise UserError(
-                    f"{folder}: there is no such folder; data.root or the variable N3NET_DATA says where images are"
+                    f"{place}: there is no such folder or image; data.root or the variable N3NET_DATA says where to look"
                 )
-            found = sorted(p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES)
+            inside = sorted(place.iterdir()) if place.is_dir() else [place]
+            found = [path for path in inside if path.suffix.lower() in SUFFIXES]
             if not found:
-                raise UserError(f"{folder}: no images in it ({', '.join(SUFFIXES)})")
+                raise UserError(f"{place}: no images in it ({', '.join(SUFFIXES)})")
             self.paths += found
         self.images: list[NDArray[np.uint8]] = []
         for path in self.paths:

@@ -54,7 +54,7 @@ class Images:
         for place in places:
             if not place.exists():
                 raise UserError(
-                    f"{place}: there is no such folder or image; data.root or the variable N3NET_DATA says where to look"
+                    f"{place}: there is no such folder or image; data.root or N3NET_DATA says where to look"
                 )
             inside = sorted(place.iterdir()) if place.is_dir() else [place]
             found = [path for path in inside if path.suffix.lower() in SUFFIXES]

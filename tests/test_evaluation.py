@@ -250,7 +250,7 @@ def test_nn3d_stands_on_a_dncnn() -> None:
 
 
 def test_an_unknown_table() -> None:
-    with pytest.raises(UserError, match="table1, table2, table3"):
+    with pytest.raises(UserError, match="table1, table2, table3, supplement"):
         find_table("table9", TABLES)
 
 

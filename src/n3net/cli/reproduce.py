@@ -9,7 +9,7 @@ import typer
 
 
 def command(
-    table: Annotated[str, typer.Argument(help="table1, table2 or table3.")],
+    table: Annotated[str, typer.Argument(help="table1, table2, table3, or supplement (its ablation).")],
     data: Annotated[
         Path | None, typer.Option(help="Directory with Set12, BSD68, Urban100 ... By default $N3NET_DATA.")
     ] = None,

@@ -111,4 +111,23 @@ def _table3() -> Table:
     )
 
 
-TABLES = {"table1": _table1(), "table2": _table2(), "table3": _table3()}
+def _supplement() -> Table:
+    columns = [(6, 25), (6, 70), (17, 25), (17, 70)]
+    rows = {
+        "1 x DnCNN": ("dncnn-6", (29.04, 23.39, 29.74, 24.36)),
+        "2 x DnCNN": ("dncnn-6x2", (29.59, 24.19, 29.48, 13.77)),
+        "2 x DnCNN, KNN block": ("knn-light", (29.82, 24.63, 29.85, 22.49)),
+        "2 x DnCNN, N3 block": ("n3net-light", (29.99, 24.91, 29.82, 24.18)),
+    }
+    return Table(
+        "Supplement. One block, Urban100, trained on crops of 80 x 80",
+        tuple(
+            Figure(row, f"Urban100, d = {depth}, σ = {sigma}", "Urban100", sigma, value, None, model, {"depth": depth})
+            for row, (model, values) in rows.items()
+            for (depth, sigma), value in zip(columns, values, strict=True)
+        ),
+        "model",
+    )
+
+
+TABLES = {"table1": _table1(), "table2": _table2(), "table3": _table3(), "supplement": _supplement()}

@@ -132,7 +132,7 @@ def denoising_nn3d(
     group: int = 8,
     patch_size: int = 10,
     stride: int = 5,
-    window: int = 7,
+    window: int = 15,
     threshold: float = 0.1,
 ) -> nn.Module:
     """NN3D on a DnCNN; see :class:`n3net.models.NN3D`."""

@@ -109,7 +109,7 @@ def _bm3d() -> Run:
 
 
 def _nlm() -> Run:
-    """Non-local means (Buades et al. 2005): 7 x 7 patches in a window of 23 x 23 pixels, h = 0.55 σ (best on BSDS500 val)."""
+    """Non-local means (Buades et al. 2005), 7 x 7 patches in 23 x 23 pixels, h = 0.55 σ: good on BSDS500 val."""
     try:
         from skimage.restoration import denoise_nl_means
     except ImportError as error:

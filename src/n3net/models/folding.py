@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 
 from torch import nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
@@ -13,7 +14,7 @@ def fold_batch_norm(model: nn.Module) -> nn.Module:
     model = copy.deepcopy(model).eval()
     for sequence in [m for m in model.modules() if isinstance(m, nn.Sequential)]:
         layers = list(sequence)
-        for i, (conv, norm) in enumerate(zip(layers, layers[1:], strict=False)):
+        for i, (conv, norm) in enumerate(itertools.pairwise(layers)):
             if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
                 sequence[i] = fuse_conv_bn_eval(conv, norm)
                 sequence[i + 1] = nn.Identity()

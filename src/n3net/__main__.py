@@ -1,6 +1,5 @@
-"""``python -m n3net``."""
+"""`python -m n3net` is the command `n3net`."""
 
 from n3net.cli import main
 
-if __name__ == "__main__":
-    main()
+main()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -44,15 +45,15 @@ def _ratio(key: str, what: str, times: dict[str, Timing], to_reach: float, per: 
 
 
 def forward(repeat: int, tick: Tick) -> Figure:
-    x = torch.rand(1, 1, 512, 512)
-    nets = {"N3Net": fold_batch_norm(N3Net()), "DnCNN-17": fold_batch_norm(DnCNN())}
+    x = _fast(torch.rand(1, 1, 512, 512))
+    nets = {"N3Net": _fast(fold_batch_norm(N3Net())), "DnCNN-17": _fast(fold_batch_norm(DnCNN()))}
     times = timings({name: _inference(net, x) for name, net in nets.items()}, repeat, tick)
     what = "N3Net / DnCNN-17, forward, gray 512 x 512, batch norm folded"
     return _ratio("n3net_over_dncnn17_forward", what, times, 1.40)
 
 
 def training(repeat: int, tick: Tick) -> Figure:
-    nets = {"N3Net": N3Net(), "DnCNN-17": DnCNN()}
+    nets = {"N3Net": _fast(N3Net()), "DnCNN-17": _fast(DnCNN())}
     times = timings({name: _training_step(net) for name, net in nets.items()}, repeat, tick)
     what = "N3Net / DnCNN-17, one training step, 8 x 80 x 80"
     return _ratio("n3net_over_dncnn17_train", what, times, 1.45)
@@ -88,6 +89,11 @@ call = _engine(1024)
 FIGURES = (forward, training, block_over_naive, pixel_cost_growth, block_memory)
 
 
+def _fast(part: Any) -> Any:
+    """In the layout in which both networks' convolutions run faster on a CPU."""
+    return part.to(memory_format=torch.channels_last)
+
+
 def _inference(net: nn.Module, x: Tensor) -> Callable[[], object]:
     def call() -> Tensor:
         with torch.no_grad():
@@ -98,7 +104,7 @@ def _inference(net: nn.Module, x: Tensor) -> Callable[[], object]:
 
 
 def _training_step(net: nn.Module) -> Callable[[], object]:
-    x = torch.rand(8, 1, 80, 80)
+    x = _fast(torch.rand(8, 1, 80, 80))
     optimizer = torch.optim.Adam(net.parameters(), 1e-4)
 
     def step() -> None:

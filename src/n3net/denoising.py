@@ -64,7 +64,7 @@ def denoise(
     height, width = image.shape[:2]
     needed = smallest_size(net, height, width)
     if needed != (height, width):  # mirrored at its lower and right border until it is large enough
-        image, sigma = _mirrored(image, needed), _mirrored(sigma, needed) if np.ndim(sigma) == 2 else sigma
+        image, sigma = _mirrored(image, needed), _mirrored(sigma, needed) if _is_map(sigma) else sigma
     out = np.empty_like(image)
     source, target = (a[..., None] if a.ndim == 2 else a[..., :1] if gray else a for a in (image, out))  # (H, W, C)
     steps = _steps(source, target, net, sigma)
@@ -139,6 +139,10 @@ class _Step:
         if np.issubdtype(self.target.dtype, np.integer):
             np.clip(np.rint(result, out=result), 0, peak, out=result)
         self.target[tile.core] = result
+
+
+def _is_map(sigma: Sigma | None) -> bool:
+    return isinstance(sigma, np.ndarray) and sigma.ndim == 2
 
 
 def _mirrored(image: Any, size: tuple[int, int]) -> Array:

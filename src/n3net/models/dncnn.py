@@ -43,7 +43,7 @@ class DnCNN(nn.Module):
         layers.append(nn.Conv2d(features, out_channels, 3, padding=1))
         self.layers = nn.Sequential(*layers)
         for layer in self.layers:
-            if isinstance(layer, nn.Conv2d):
+            if isinstance(layer, nn.Conv2d) and not layer.weight.is_meta:  # normal_ of a meta tensor takes seconds
                 nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
 
     @property

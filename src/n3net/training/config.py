@@ -162,8 +162,8 @@ def read(source: str) -> dict[str, Any]:
 
 
 def names() -> list[str]:
-    """The configs that come with the package."""
-    return sorted(path.stem for path in _packaged().iterdir() if path.suffix == ".yaml")
+    """The configs that come with the package; files that begin with ``_`` are only there to be based on."""
+    return sorted(path.stem for path in _packaged().glob("[!_]*.yaml"))
 
 
 def merge(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
@@ -303,8 +303,9 @@ def _locate(source: str, beside: Path | None) -> Path:
         if not path.is_file():
             raise UserError(f"{source}: there is no such file")
         return path
-    if source in names():
-        return _packaged() / f"{source}.yaml"
+    packaged = _packaged() / f"{source}.yaml"
+    if packaged.is_file():
+        return packaged
     raise UserError(f"{source}: neither a .yaml file nor a config of n3net{nearest(source, names())}")
 
 

@@ -1,7 +1,7 @@
 """An N3 block in a network of your own, trained in under a minute: noisy stripes, again and again.
 
-Half of the convolutions' view of a thin stripe is noise, but the same stripe is found elsewhere in the image. Prints the
-error as it falls and writes denoise_stripes.png: noisy, denoised, clean.
+Half of the convolutions' view of a thin stripe is noise, but the same stripe is found elsewhere in the image.
+Prints the error as it falls and writes denoise_stripes.png: noisy, denoised, clean.
 """
 
 import torch

@@ -31,10 +31,7 @@ def authors_net(sigma: int) -> N3Net:
         if kind == "blocks":
             if part == "bn1":
                 continue  # saved, but never applied
-            if part == "layer1":
-                layer = 2 + int(rest[0])
-            else:
-                layer = 0 if part == "conv1" else 14
+            layer = 2 + int(rest[0]) if part == "layer1" else {"conv1": 0, "conv2": 14}[part]
             ours[f"stages.{index}.layers.{layer}.{rest[-1]}"] = value
         elif part == "n3aggregation":
             if rest[-1] in ("weight", "running_var"):
@@ -87,8 +84,8 @@ def test_block_equals_the_authors(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", ["reference", "dense", "tiled", "native"])
 def test_block_equals_the_authors_with_their_rounding(backend: str) -> None:
-    """At sigma 25 the logits are 800 times the distances, and the authors' |a|² + |b|² - 2ab, in float32 with |a|² = 1.5,
-    is off by a few 1e-7: up to 1.7e-4 in the output. With their formula in place of ours, all else agrees."""
+    """At sigma 25 the logits are 800 times the distances, and the authors' |a|² + |b|² - 2ab, in float32 with
+    |a|² = 1.5, is off by a few 1e-7: up to 1.7e-4 in the output. With their formula in place of ours, all agrees."""
     data, block = arrays(25), authors_net(25).blocks[0]
     x, matching = data["block1_in"][None], Matching()
     pads, grid = matching.padding(97, 123), matching.grid(97, 123)

@@ -184,7 +184,8 @@ def test_concrete_approaches_the_stochastic_rule_and_is_differentiable() -> None
     x = EXAMPLE.clone().requires_grad_()
     lam = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(
-        lambda x, lam: select(x, 3, rule="concrete", annealing=lam, generator=torch.Generator().manual_seed(3)), (x, lam)
+        lambda x, lam: select(x, 3, rule="concrete", annealing=lam, generator=torch.Generator().manual_seed(3)),
+        (x, lam),
     )
 
 
@@ -246,7 +247,7 @@ def test_properties(data: st.DataObject) -> None:
     ],
 )
 def test_refuses_with_a_reason(change: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=".*") as error:
+    with pytest.raises(ValueError, match=r".+") as error:
         select(**{"distances": EXAMPLE, "k": 1, **change})  # type: ignore[arg-type]
     assert message in str(error.value)
 

@@ -2,4 +2,4 @@
 
 
 class UserError(Exception):
-    """A message for the person at the keyboard: what was given, what was expected, what to do. Shown without traceback."""
+    """A message for the person at the keyboard: what was given, what was expected, what to do; no traceback."""

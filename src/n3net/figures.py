@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +37,18 @@ def draw_selection(path: Path) -> None:
     kinds, counts = walks.unique(dim=0, return_counts=True)
     for number, (walk, count) in enumerate(sorted(zip(kinds, counts, strict=True), key=lambda pair: int(pair[1]))):
         share = float(count) / len(walks)
-        _path(axes[2], walk, plt.get_cmap("viridis")(number / len(kinds)), width=0.8 + 7 * share, bend=0.05 * (number - 2))
+        _path(
+            axes[2], walk, plt.get_cmap("viridis")(number / len(kinds)), width=0.8 + 7 * share, bend=0.05 * (number - 2)
+        )
     axes[2].text(0.5, -0.23, "400 draws at t = 0.2, width = share", ha="center", fontsize=9, color="#555555")
 
     _simplex(axes[3], "Continuous (Eqs. 8-11)")
     for temperature, colour in reversed(list(zip(TEMPERATURES, colours, strict=True))):
         _path(axes[3], select(distances, 3, temperature), colour, width=2.2, label=f"t = {temperature:g}")
     handles, labels = axes[3].get_legend_handles_labels()
-    axes[3].legend(handles[::-1], labels[::-1], loc="center left", bbox_to_anchor=(0.98, 0.55), fontsize=9, frameon=False)
+    axes[3].legend(
+        handles[::-1], labels[::-1], loc="center left", bbox_to_anchor=(0.98, 0.55), fontsize=9, frameon=False
+    )
 
     figure.subplots_adjust(left=0.02, right=0.91, bottom=0.02, top=0.9, wspace=0.12)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -82,7 +87,7 @@ def _simplex(axis: Any, title: str) -> None:
 def _path(axis: Any, weights: torch.Tensor, colour: Any, width: float, bend: float = 0.0, label: str = "") -> None:
     """w^1 -> w^2 -> w^3, (3, 3), with arrowheads and a number at each."""
     points = (weights @ CORNERS).numpy()
-    for a, b in zip(points[:-1], points[1:], strict=True):
+    for a, b in pairwise(points):
         style = {"arrowstyle": "-|>,head_width=0.25,head_length=0.5", "color": colour, "linewidth": width}
         style |= {"connectionstyle": f"arc3,rad={bend + 0.08}", "shrinkA": 0, "shrinkB": 3}
         axis.annotate("", b, a, arrowprops=style, zorder=3)

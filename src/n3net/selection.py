@@ -63,9 +63,10 @@ def select(
         Weights of shape :math:`(..., k, M)` in the type of ``distances``; float16 and bfloat16 are computed in float32.
 
     Example:
-        >>> select(torch.tensor([0.0, 1.0, 2.0, 5.0]), k=2, temperature=0.1).round(decimals=2).tolist()
+        >>> d = torch.tensor([0.0, 1.0, 2.0, 5.0])
+        >>> select(d, k=2, temperature=0.1).round(decimals=2).tolist()
         [[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]
-        >>> select(torch.tensor([0.0, 1.0, 2.0, 5.0]), k=2, temperature=0.1, update="untempered").round(decimals=2).tolist()
+        >>> select(d, k=2, temperature=0.1, update="untempered").round(decimals=2).tolist()
         [[1.0, 0.0, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0]]
     """
     _check_choice("rule", rule, Rule)
@@ -98,7 +99,7 @@ def select_from_logits(
     annealing: Tensor | None = None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """:func:`select` without its checks, from logits ``z = -d / t`` (..., M) and ``strength`` c (..., 1) -> (..., k, M)."""
+    """:func:`select` without its checks: logits ``z = -d / t`` (..., M), ``strength`` c (..., 1) -> (..., k, M)."""
     z = z - z.amax(-1, keepdim=True).detach()  # a shift changes nothing but the rounding of what follows
     if rule == "continuous":
         log_w: Tensor = _LogWeights.apply(z, strength, k)
@@ -181,7 +182,7 @@ def _logits(d: Tensor, t: Tensor) -> Tensor:
 
 
 def _updated(z: Tensor, strength: Tensor, log_1m_w: Tensor) -> Tensor:
-    """Eq. 9 in terms of z. The bound lies below that of :func:`_logits`, so that what was chosen ranks below the rest."""
+    """Eq. 9 in terms of z. Its bound lies below that of :func:`_logits`: what was chosen ranks below the rest."""
     bound = torch.finfo(z.dtype).max * 1e-2
     z_next = torch.where(torch.isneginf(z), z, (z + strength * log_1m_w).clamp(min=-bound))
     return z_next - z_next.amax(-1, keepdim=True).detach()

@@ -39,9 +39,7 @@ def _ratio(key: str, what: str, times: dict[str, Timing], to_reach: float, per: 
     """The first time over the second; its spread is that of the two at their extremes."""
     a, b = times.values()
     detail: dict[str, object] = {f"{name} (s)": asdict(t) for name, t in times.items()}
-    return Figure(
-        key, what, a.median / b.median / per, a.low / b.high / per, a.high / b.low / per, to_reach, detail
-    )
+    return Figure(key, what, a.median / b.median / per, a.low / b.high / per, a.high / b.low / per, to_reach, detail)
 
 
 def forward(repeat: int, tick: Tick) -> Figure:
@@ -74,7 +72,7 @@ def pixel_cost_growth(repeat: int, tick: Tick) -> Figure:
 
 
 def block_memory(repeat: int, tick: Tick) -> Figure:
-    setup = f"""
+    setup = """
 from n3net.bench.figures import _engine
 _engine(100)()
 call = _engine(1024)

@@ -23,7 +23,7 @@ class Timing:
 
 
 def timings(calls: dict[str, Callable[[], object]], repeat: int, tick: Callable[[str], None]) -> dict[str, Timing]:
-    """Times the calls in turn, ``repeat`` rounds after one to warm up, so that a change of the machine meets them all."""
+    """Times the calls in turn, ``repeat`` rounds after one to warm up: a change of the machine meets them all."""
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(repeat + 1):
         for name, call in calls.items():
@@ -45,19 +45,29 @@ def _timing(seconds: list[float]) -> Timing:
 def peak_memory(setup: str, call: str) -> float:
     """MiB by which the peak memory of a new process grows through ``call``, after ``setup`` and a first small call."""
     code = f"""
-import resource, torch
+import torch
+from n3net.bench.measure import own_peak
 torch.set_num_threads({torch.get_num_threads()})
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if __import__("sys").platform == "darwin" else 1024)
 {setup}
-before = peak()
+before = own_peak()
 {call}
-print((peak() - before) / 2**20)
+print((own_peak() - before) / 2**20)
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     if run.returncode:
         raise RuntimeError(f"the process that measures memory failed:\n{run.stderr}")
     return float(run.stdout)
+
+
+def own_peak() -> int:
+    """Bytes of memory that this process has held at most."""
+    try:  # unlike getrusage, this does not count what the process that started this one held
+        with open("/proc/self/status", encoding="utf8") as file:
+            return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM"))
+    except OSError:
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def machine() -> dict[str, object]:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+
+def _show(status: Any, figure: str, what: str) -> None:
+    status.update(f"{figure}: {what}")
 
 
 def command(
@@ -44,7 +49,7 @@ def command(
     with console.status("") as status:
         for name, figure in names.items():
             if not only or name in only:
-                figures.append(figure(repeat, lambda what, name=name: status.update(f"{name}: {what}")))
+                figures.append(figure(repeat, partial(_show, status, name)))
     table = Table("figure", "measured", "middle half", "to reach", "")
     for f in figures:
         digits = 1 if f.to_reach > 10 else 3 if f.to_reach < 0.1 else 2

@@ -112,13 +112,8 @@ class _Runner:
         max_pixels: int,
     ) -> None:
         from n3net.denoising import resolve
-        from n3net.inference import prepare
 
-        @cache
-        def prepared(gray: bool) -> Any:
-            return prepare(resolve(model, gray), device)
-
-        self._model = prepared
+        self._model = cache(lambda gray: resolve(model, gray))
         self.sigma, self.white, self.tile, self.device, self.max_pixels = sigma, white, tile, device, max_pixels
         _check_device(device)
         if model is not None:

@@ -236,7 +236,7 @@ def distances(embedding: Tensor, grid: Grid) -> Tensor:
 
 
 def aggregate(logits: Tensor, strength: Tensor, values: Tensor, grid: Grid, k: int, **rule: Any) -> Tensor:
-    """Select k neighbours and put them back into the image: (B, Qh, Qw, M), (B, Qh, Qw), (B, C, H, W) -> (B, k C, H, W)."""
+    """Select k neighbours and put them into the image: (B, Qh, Qw, M), (B, Qh, Qw), (B, C, H, W) -> (B, k C, H, W)."""
     result: Tensor = _aggregate(logits, strength, values, _flat(grid), k, rule.get("rule") == "hard")
     return result
 

@@ -30,7 +30,7 @@ def distances(embedding: Tensor, grid: Grid) -> Tensor:
 
 
 def aggregate(logits: Tensor, strength: Tensor, values: Tensor, grid: Grid, k: int, **rule: Any) -> Tensor:
-    """Select k neighbours and put them back into the image: (B, Qh, Qw, M), (B, Qh, Qw), (B, C, H, W) -> (B, k C, H, W)."""
+    """Select k neighbours and put them into the image: (B, Qh, Qw, M), (B, Qh, Qw), (B, C, H, W) -> (B, k C, H, W)."""
     z = logits.masked_fill(~grid.candidates(logits.device), -torch.inf)
     w = select_from_logits(z, k, strength[..., None], **rule).flatten(1, 2)  # (B, Q, k, M)
     patches = _patches(values, grid)  # (B, Q, D)

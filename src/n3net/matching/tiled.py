@@ -57,6 +57,7 @@ class _Axis:
         slot = start[..., None] + torch.arange(grid.window, device=device) - base[..., None]
         return cls(inside, queries == inside, cells, region, slot.clamp(0, size - 1))
 
+
 def distances(embedding: Tensor, grid: Grid, tile: int | None = TILE) -> Tensor:
     """Squared distances of patches, 0 where a slot is no candidate: (B, C, H, W) -> (B, Qh, Qw, M)."""
     rows, cols = grid.query_rows, grid.query_cols
@@ -71,7 +72,7 @@ def distances(embedding: Tensor, grid: Grid, tile: int | None = TILE) -> Tensor:
 def aggregate(
     logits: Tensor, strength: Tensor, values: Tensor, grid: Grid, k: int, tile: int | None = TILE, **rule: Any
 ) -> Tensor:
-    """Select k neighbours and put them back into the image: (B, Qh, Qw, M), (B, Qh, Qw), (B, C, H, W) -> (B, k C, H, W)."""
+    """Select k neighbours and put them into the image: (B, Qh, Qw, M), (B, Qh, Qw), (B, C, H, W) -> (B, k C, H, W)."""
     z = logits.masked_fill(~grid.candidates(logits.device), -torch.inf)
     w = select_from_logits(z, k, strength[..., None], **_per_query(rule))  # (B, Qh, Qw, k, M)
     y, x = _cell_tiles(grid, values.device, 0, grid.rows, 0, grid.cols, tile)
@@ -159,11 +160,14 @@ def _aggregate(w: Tensor, cells: Tensor, grid: Grid, y: _Axis, x: _Axis) -> Tens
     index = y.slot[:, None, :, None, :, None] * rx + x.slot[None, :, None, :, None, :]  # (ny, nx, ty, tx, w, w)
     index = index.flatten(-2)[None, ..., None, :].expand_as(w)
     spread = w.new_zeros(*w.shape[:-1], ry * rx).scatter_add(-1, index, w).unflatten(-1, (ry, rx))
-    # Cell (t + u, ...) of the tile belongs to query t as its member u, and takes the region's cell that is member u too.
+    # Cell t + u of the tile belongs to query t as its member u, and takes the cell of the region that is member u too.
     cy, cx = qy - m + 1, qx - m + 1
     met = _sum(
         [
-            F.pad(spread[..., m - 1 - u : m - 1 - u + cy, m - 1 - v : m - 1 - v + cx, :, :, :], (v, m - 1 - v, u, m - 1 - u))
+            F.pad(
+                spread[..., m - 1 - u : m - 1 - u + cy, m - 1 - v : m - 1 - v + cx, :, :, :],
+                (v, m - 1 - v, u, m - 1 - u),
+            )
             for u in range(m)
             for v in range(m)
         ]

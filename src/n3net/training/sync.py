@@ -107,12 +107,12 @@ class _Sum(torch.autograd.Function):
 
 
 def _normalize(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    out: tuple[Tensor, Tensor, Tensor, Tensor] = _Normalize.apply(x, weight, bias, eps)  # type: ignore[no-untyped-call]
+    out: tuple[Tensor, Tensor, Tensor, Tensor] = _Normalize.apply(x, weight, bias, eps)
     return out
 
 
 def _sum_with_gradient(x: Tensor) -> Tensor:
-    out: Tensor = _Sum.apply(x)  # type: ignore[no-untyped-call]
+    out: Tensor = _Sum.apply(x)
     return out
 
 

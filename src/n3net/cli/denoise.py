@@ -23,15 +23,15 @@ def command(
     output: Annotated[
         str | None,
         typer.Option(
-            "-o", "--output", help="File, directory or - for standard output. [default: NAME-denoised beside it]"
+            "-o", "--output", help="File, directory or - for standard output. (default: NAME-denoised beside it)"
         ),
     ] = None,
     sigma: Annotated[
         float | None,
-        typer.Option(min=0, help="Noise level, in gray levels of 0..255 for any type of file. [default: estimated]"),
+        typer.Option(min=0, help="Noise level, in gray levels of 0..255 for any type of file. (default: estimated)"),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="Weights by name or file. [default: 'gray' or 'color', as the image is]")
+        str | None, typer.Option(help="Weights by name or file. (default: 'gray' or 'color', as the image is)")
     ] = None,
     force: Annotated[bool, typer.Option("-f", "--force", help="Replace outputs that exist.")] = False,
     compare: Annotated[
@@ -42,11 +42,11 @@ def command(
     ] = None,
     quality: Annotated[int, typer.Option(min=1, max=100, help="Of JPEG and WebP files.")] = 95,
     white: Annotated[
-        float | None, typer.Option(help="Value of white in files with floats. [default: 1]", show_default=False)
+        float | None, typer.Option(help="Value of white in files with floats. (default: 1)", show_default=False)
     ] = None,
     tile: Annotated[
         int | None,
-        typer.Option(min=1, help="Side of the tiles in pixels; smaller needs less memory. [default: fits into 1 GB]"),
+        typer.Option(min=1, help="Side of the tiles in pixels; smaller needs less memory. (default: fits into 1 GB)"),
     ] = None,
     device: Annotated[str, typer.Option(help="Where the network runs: cpu, cuda, mps.")] = "cpu",
     max_megapixels: Annotated[float, typer.Option(min=0, help="Refuse larger images.")] = 400,

@@ -160,8 +160,7 @@ def _(
     )
 
 
-@torch.library.custom_op("n3net::window_neighbors", mutates_args=())
-def _neighbors(
+def _compute_neighbors(
     embedding: Tensor,
     scale: Tensor,
     strength: Tensor,
@@ -177,6 +176,9 @@ def _neighbors(
     sizes = {"embedding": embedding.shape[1], "channels": c, "k": k, "euclidean": euclidean, "hard": hard}
     _call("neighbors", grid, sizes, embedding, scale, strength, values, out)
     return out
+
+
+_neighbors = torch.library.custom_op("n3net::window_neighbors", _compute_neighbors, mutates_args=())
 
 
 @_neighbors.register_fake
@@ -253,6 +255,7 @@ def neighbors(
     **rule: Any,
 ) -> Tensor:
     """:func:`distances` and :func:`aggregate` in one sweep, without gradients; logits are ``-scale * d``."""
-    hard = rule.get("rule") == "hard"
-    result: Tensor = _neighbors(embedding, scale, strength, values, _flat(grid), k, euclidean, hard)
+    # Called as an operator, PyTorch first imports its compiler, which takes seconds; without need, do without.
+    run = _neighbors if torch.compiler.is_compiling() else _compute_neighbors
+    result: Tensor = run(embedding, scale, strength, values, _flat(grid), k, euclidean, rule.get("rule") == "hard")
     return result

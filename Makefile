@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(wildcard src/n3net/matching/
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --progress-bar on -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: $(STAMP)  ## Draw hard, stochastic and continuous selection as paths on the simplex
+demo: $(STAMP)  ## Denoise a photograph, and draw how neighbours are chosen
 	$(BIN)/n3net demo
 
 lint: $(STAMP)  ## Check style

@@ -11,19 +11,23 @@ import typer
 def command(
     output: Annotated[Path, typer.Option("-o", "--output", help="Directory for the pictures.")] = Path("demo"),
 ) -> None:
-    """Show what n3net does, in a picture.
+    """Show what n3net does, in two pictures.
 
-    Draws how three ways of choosing neighbours (hard, stochastic, continuous) walk over the simplex of weights, as in
-    Figure 1 of the paper: the colder, the closer the continuous selection comes to k nearest neighbours.
+    The first shows a photograph with noise, denoised, and clean, with their PSNR; with the weights that come with
+    n3net, or, where there are none, with a small network that is trained for a minute. The second draws how three ways
+    of choosing neighbours (hard, stochastic, continuous) walk over the simplex of weights, as in Figure 1 of the paper.
     """
+    from n3net.demo import denoise_photo
     from n3net.errors import UserError
 
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise UserError("the demo draws with matplotlib, which is not installed: pip install 'n3net[plots]'") from None
+        raise UserError("the demo draws with matplotlib, which is not installed: pip install 'n3net[demo]'") from None
     from n3net.figures import draw_selection
 
-    picture = output / "selection.png"
-    draw_selection(picture)
-    typer.echo(f"Selection as paths on the simplex: {picture}")
+    simplex, photo = output / "selection.png", output / "denoised.png"
+    draw_selection(simplex)
+    typer.echo(f"How neighbours are chosen, as paths on the simplex of weights: {simplex}")
+    denoise_photo(photo, typer.echo)
+    typer.echo(f"A photograph, noisy, denoised and clean: {photo}")

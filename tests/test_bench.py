@@ -32,9 +32,9 @@ def test_timings_take_turns_and_leave_out_the_first() -> None:
 
 
 def test_ratio_and_its_spread() -> None:
-    figure = _ratio("key", "what", {"a": Timing(4.0, 3.0, 5.0), "b": Timing(2.0, 1.0, 4.0)}, 1.5, per=2)
-    assert (figure.value, figure.low, figure.high) == (1.0, 0.375, 2.5)
-    assert figure.reached
+    figure = _ratio("key", "what", {"a": Timing(4.0, 3.0, 5.0), "b": Timing(2.0, 1.0, 4.0)}, 1.5)
+    assert (figure.value, figure.low, figure.high) == (2.0, 0.75, 5.0)
+    assert not figure.reached
 
 
 def test_peak_memory_sees_an_allocation() -> None:

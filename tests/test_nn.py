@@ -113,6 +113,15 @@ def test_temperature_at_the_center_pixel_or_the_mean() -> None:
     assert block.matching.at_patches(t, "mean").tolist() == [[[13.5, 15.5, 17.5], [29.5, 31.5, 33.5]]]
 
 
+@pytest.mark.parametrize(("patch", "stride"), [(10, 5), (4, 2), (7, 3), (3, 3), (1, 1)])
+@pytest.mark.parametrize("size", [(41, 38), (10, 23), (57, 33)])
+def test_temperature_at_the_center_takes_only_those_pixels(patch: int, stride: int, size: tuple[int, int]) -> None:
+    block = small(patch_size=patch, stride=stride, k=1).eval()
+    x = torch.rand(1, 3, *size)
+    expected = block.matching.at_patches(block.temperature(x), "center")  # type: ignore[misc]
+    torch.testing.assert_close(block._at_patches(block.temperature, x, None), expected, atol=1e-6, rtol=1e-5)
+
+
 def test_differences() -> None:
     values, differences = small(), small(options=N3Options(neighbors="differences"))
     x = torch.rand(1, 3, 16, 16)
@@ -204,7 +213,11 @@ def test_float64_channels_last_deepcopy_and_state(preset: str) -> None:
     block = small(options=preset).eval()
     x = torch.rand(1, 3, 21, 19)
     expected = block(x)
-    torch.testing.assert_close(block(x.contiguous(memory_format=torch.channels_last)), expected)
+    for grad in (True, False):
+        with torch.set_grad_enabled(grad):
+            last = block(x.contiguous(memory_format=torch.channels_last))
+        torch.testing.assert_close(last, expected)
+        assert last.is_contiguous(memory_format=torch.channels_last)
     twin = copy.deepcopy(block)
     torch.testing.assert_close(twin(x), expected)
     torch.testing.assert_close(twin.double()(x.double()).float(), expected, atol=1e-5, rtol=1e-4)

@@ -29,7 +29,7 @@ def denoise_photo(path: Path, say: Callable[[str], None]) -> None:
     model, about = _model(say)
     restored = denoise(noisy, SIGMA, model)
     panels = [
-        Panel(f"noisy, σ = {SIGMA:g} ({_psnr(noisy, clean):.2f} dB)", _bytes(noisy)),
+        Panel(f"noisy, sigma {SIGMA:g} ({_psnr(noisy, clean):.2f} dB)", _bytes(noisy)),
         Panel(f"{about} ({_psnr(restored, clean):.2f} dB)", _bytes(restored)),
         Panel("clean", _bytes(clean)),
     ]

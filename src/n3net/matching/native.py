@@ -32,6 +32,7 @@ class _Problem(ctypes.Structure):
             "k",
             "euclidean",
             "hard",
+            "channels_last",
             "threads",
         )
     ]
@@ -91,6 +92,14 @@ def _call(name: str, grid: list[int], sizes: dict[str, int], *tensors: Tensor) -
         raise MemoryError(f"n3net: out of memory in {name} for tensors {[tuple(t.shape) for t in tensors]}")
 
 
+def _volumes(values: Tensor, k: int) -> Tensor:
+    """Room for the result, (B, k C, H, W), in the memory format of the values."""
+    b, c, h, w = values.shape
+    last = not values.is_contiguous() and values.is_contiguous(memory_format=torch.channels_last)
+    form = torch.channels_last if last else torch.contiguous_format
+    return torch.empty(b, k * c, h, w, dtype=values.dtype, device=values.device, memory_format=form)
+
+
 def _queries(grid: list[int]) -> tuple[int, int]:
     return grid[0] - grid[3] + 1, grid[1] - grid[3] + 1
 
@@ -123,18 +132,16 @@ def _(g: Tensor, embedding: Tensor, grid: list[int]) -> Tensor:
 
 @torch.library.custom_op("n3net::window_aggregate", mutates_args=())
 def _aggregate(logits: Tensor, strength: Tensor, values: Tensor, grid: list[int], k: int, hard: bool) -> Tensor:
+    out = _volumes(values, k)
     logits, strength, values = logits.contiguous(), strength.contiguous(), values.contiguous()
-    b, c, h, w = values.shape
-    out = values.new_empty(b, k * c, h, w)
-    sizes = {"channels": c, "k": k, "hard": hard}
+    sizes = {"channels": values.shape[1], "k": k, "hard": hard, "channels_last": not out.is_contiguous()}
     _call("aggregate", grid, sizes, logits, strength, values, out)
     return out
 
 
 @_aggregate.register_fake
 def _(logits: Tensor, strength: Tensor, values: Tensor, grid: list[int], k: int, hard: bool) -> Tensor:
-    b, c, h, w = values.shape
-    return values.new_empty(b, k * c, h, w)
+    return _volumes(values, k)
 
 
 @torch.library.custom_op("n3net::window_aggregate_backward", mutates_args=())
@@ -170,10 +177,10 @@ def _compute_neighbors(
     euclidean: bool,
     hard: bool,
 ) -> Tensor:
+    out = _volumes(values, k)
     embedding, scale, strength, values = (t.contiguous() for t in (embedding, scale, strength, values))
-    b, c, h, w = values.shape
-    out = values.new_empty(b, k * c, h, w)
-    sizes = {"embedding": embedding.shape[1], "channels": c, "k": k, "euclidean": euclidean, "hard": hard}
+    sizes = {"embedding": embedding.shape[1], "channels": values.shape[1], "k": k, "euclidean": euclidean}
+    sizes |= {"hard": hard, "channels_last": not out.is_contiguous()}
     _call("neighbors", grid, sizes, embedding, scale, strength, values, out)
     return out
 
@@ -192,8 +199,7 @@ def _(
     euclidean: bool,
     hard: bool,
 ) -> Tensor:
-    b, c, h, w = values.shape
-    return values.new_empty(b, k * c, h, w)
+    return _volumes(values, k)
 
 
 def _distances_setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

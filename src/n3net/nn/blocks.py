@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from n3net.matching.backends import choose, root
 from n3net.matching.grid import im2col, pad
@@ -145,7 +148,7 @@ class N3Block2d(_Block):
             raise ValueError(f"x: expected shape (B, {self.channels}, H, W), got {tuple(x.shape)}")
         neighbors = self.neighbors(x, match_on, generator, pads)
         if self.options.neighbors == "differences":
-            neighbors = neighbors.unflatten(1, (self.k, -1)).sub(x.unsqueeze(1)).flatten(1, 2)
+            neighbors = neighbors - torch.cat([x] * self.k, 1)  # cat keeps the memory format
         return torch.cat([x, neighbors], 1)  # (B, (k + 1) C, H, W)
 
     def neighbors(
@@ -209,15 +212,29 @@ class N3Block2d(_Block):
 
     def _per_patch(self, x: Tensor, pads: Pads | None) -> tuple[Tensor, Tensor, Tensor | None]:
         """Scale of the logits, strength of their update and annealing of each patch, (B, Qh, Qw) each."""
-        at = self.options.temperature_at
         if self.temperature is None:
             grid = self.matching.grid(x.shape[-2], x.shape[-1], pads)
             scale = strength = x.new_ones(x.shape[0], grid.query_rows, grid.query_cols)
         else:
-            scale, strength = self._scale_and_strength(self.matching.at_patches(self.temperature(x), at, pads))
+            scale, strength = self._scale_and_strength(self._at_patches(self.temperature, x, pads))
         if self.annealing is None:
             return scale, strength, None
-        return scale, strength, torch.exp(self.matching.at_patches(self.annealing(x), at, pads).float())
+        return scale, strength, torch.exp(self._at_patches(self.annealing, x, pads).float())
+
+    def _at_patches(self, net: Any, x: Tensor, pads: Pads | None) -> Tensor:
+        """The output of a net of :func:`embedding_cnn`'s at each patch, (B, C, H, W) -> (B, Qh, Qw)."""
+        matching, at = self.matching, self.options.temperature_at
+        if at == "mean" or torch.compiler.is_exporting():
+            return matching.at_patches(net(x), at, pads)
+        # Only center pixels count, so the last convolution takes steps of a stride.
+        last, hidden = net[-1], net[:-1](x)
+        grid = matching.grid(x.shape[-2], x.shape[-1], pads)
+        left, _, top, _ = matching.padding(x.shape[-2], x.shape[-1]) if pads is None else pads
+        first = [matching.patch_size // 2 - before for before in (top, left)]  # center pixel
+        steps = [(n + matching.stride - 1) // matching.stride for n in first]  # of the convolution until there
+        around = [1 + n * matching.stride - pixel for n, pixel in zip(steps, first, strict=True)]
+        out = F.conv2d(hidden, last.weight, last.bias, stride=matching.stride, padding=around)
+        return out[:, 0, steps[0] : steps[0] + grid.query_rows, steps[1] : steps[1] + grid.query_cols]
 
 
 class N3Block(_Block):

@@ -35,6 +35,7 @@ struct Problem {
     int64_t k;
     int64_t euclidean;      // n3_neighbors: take the root of the squared distance
     int64_t hard;           // 1: k nearest neighbours, 0: the continuous relaxation
+    int64_t channels_last;  // layout of the result: 0 (k C, H, W), 1 (H, W, k C)
     int64_t threads;
 };
 

@@ -114,10 +114,13 @@ def test_temperature_at_the_center_pixel_or_the_mean() -> None:
 
 
 @pytest.mark.parametrize(("patch", "stride"), [(10, 5), (4, 2), (7, 3), (3, 3), (1, 1)])
-@pytest.mark.parametrize("size", [(41, 38), (10, 23), (57, 33)])
-def test_temperature_at_the_center_takes_only_those_pixels(patch: int, stride: int, size: tuple[int, int]) -> None:
-    block = small(patch_size=patch, stride=stride, k=1).eval()
-    x = torch.rand(1, 3, *size)
+@pytest.mark.parametrize("size", [(41, 38), (10, 23), (57, 33), (80, 85)])
+@pytest.mark.parametrize("training", [False, True])
+def test_temperature_at_the_center_takes_only_those_pixels(
+    patch: int, stride: int, size: tuple[int, int], training: bool
+) -> None:
+    block = small(patch_size=patch, stride=stride, k=1).train(training)
+    x = torch.rand(2, 3, *size)
     expected = block.matching.at_patches(block.temperature(x), "center")  # type: ignore[misc]
     torch.testing.assert_close(block._at_patches(block.temperature, x, None), expected, atol=1e-6, rtol=1e-5)
 

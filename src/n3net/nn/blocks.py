@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from n3net.matching.backends import choose, root
 from n3net.matching.grid import im2col, pad
 from n3net.matching.images import Matching, Pads, match_images
 from n3net.matching.sets import match_sets
+from n3net.nn.centers import at_centers
 from n3net.nn.normalization import DistanceNorm
 from n3net.nn.options import N3Options, resolve
 from n3net.selection import Rule, _check_choice, select_from_logits
@@ -221,20 +219,12 @@ class N3Block2d(_Block):
             return scale, strength, None
         return scale, strength, torch.exp(self._at_patches(self.annealing, x, pads).float())
 
-    def _at_patches(self, net: Any, x: Tensor, pads: Pads | None) -> Tensor:
+    def _at_patches(self, net: nn.Module, x: Tensor, pads: Pads | None) -> Tensor:
         """The output of a net of :func:`embedding_cnn`'s at each patch, (B, C, H, W) -> (B, Qh, Qw)."""
-        matching, at = self.matching, self.options.temperature_at
+        at = self.options.temperature_at
         if at == "mean" or torch.compiler.is_exporting():
-            return matching.at_patches(net(x), at, pads)
-        # Only center pixels count, so the last convolution takes steps of a stride.
-        last, hidden = net[-1], net[:-1](x)
-        grid = matching.grid(x.shape[-2], x.shape[-1], pads)
-        left, _, top, _ = matching.padding(x.shape[-2], x.shape[-1]) if pads is None else pads
-        first = [matching.patch_size // 2 - before for before in (top, left)]  # center pixel
-        steps = [(n + matching.stride - 1) // matching.stride for n in first]  # of the convolution until there
-        around = [1 + n * matching.stride - pixel for n, pixel in zip(steps, first, strict=True)]
-        out = F.conv2d(hidden, last.weight, last.bias, stride=matching.stride, padding=around)
-        return out[:, 0, steps[0] : steps[0] + grid.query_rows, steps[1] : steps[1] + grid.query_cols]
+            return self.matching.at_patches(net(x), at, pads)
+        return at_centers(net, x, self.matching, pads)
 
 
 class N3Block(_Block):

@@ -12,8 +12,8 @@ CYCLE_START = 1 / 25  # of the peak, where a one-cycle schedule begins
 def learning_rate(schedule: ScheduleConfig, peak: float, fraction: float) -> float:
     """The learning rate after a fraction of the run, 0 to 1.
 
-    >>> learning_rate(ScheduleConfig("exponential", final=1e-8), 1e-2, 0.5)
-    1e-05
+    >>> f'{learning_rate(ScheduleConfig("exponential", final=1e-8), 1e-2, 0.5):.1e}'
+    '1.0e-05'
     """
     fraction = min(max(fraction, 0.0), 1.0)
     warmup, final = schedule.warmup, schedule.final

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageDraw, ImageFont, ImageOps
+from PIL import Image, ImageDraw, ImageFont
 
+from n3net.images.orientation import upright
 from n3net.images.picture import Picture
-from n3net.images.tiff import exif_tags
-from n3net.images.writing import ORIENTATION
 
 Array = npt.NDArray[Any]
 
@@ -55,8 +54,4 @@ def side_by_side(panels: Sequence[Panel]) -> Image.Image:
 
 def for_display(picture: Picture) -> Array:
     """8 bit pixels, turned as the picture's orientation says."""
-    image = Image.fromarray(np.ascontiguousarray(picture.as_type(np.uint8)))
-    if picture.metadata.exif:
-        image.getexif()[ORIENTATION] = exif_tags(picture.metadata.exif).get(ORIENTATION, 1)
-        image = ImageOps.exif_transpose(image)
-    return np.asarray(image)
+    return upright(picture.as_type(np.uint8), picture.metadata.exif)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any, BinaryIO
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image
 
 from n3net.errors import UserError
+from n3net.images.orientation import upright
 from n3net.images.picture import Array, Picture, to_type
 from n3net.images.png import write_png16
-from n3net.images.tiff import exif_tags, write_tiff
+from n3net.images.tiff import write_tiff
 
 QUALITY = 95  # of JPEG and WebP
-ORIENTATION = 274  # tag of EXIF
 
 
 def write_image(file: BinaryIO, picture: Picture, format: str | None = None, quality: int | None = None) -> None:
@@ -49,8 +49,10 @@ def _stored_type(format: str, dtype: np.dtype[Any]) -> type[np.generic]:
 
 
 def _write_with_pillow(file: BinaryIO, colors: Array, picture: Picture, format: str, quality: int | None) -> None:
-    image = Image.fromarray(np.ascontiguousarray(colors))
     metadata = picture.metadata
+    if format == "BMP":  # has no place for an orientation
+        colors = upright(colors, metadata.exif)
+    image = Image.fromarray(np.ascontiguousarray(colors))
     options: dict[str, Any] = {}
     if metadata.icc_profile is not None:
         options["icc_profile"] = metadata.icc_profile
@@ -64,7 +66,4 @@ def _write_with_pillow(file: BinaryIO, colors: Array, picture: Picture, format: 
         options |= {"quality": quality or QUALITY, "subsampling": 0}
     elif format == "WEBP":
         options |= {"quality": quality or QUALITY, "exact": True}
-    elif format == "BMP" and metadata.exif:  # has no place for an orientation
-        image.getexif()[ORIENTATION] = exif_tags(metadata.exif).get(ORIENTATION, 1)
-        image = ImageOps.exif_transpose(image)
     image.save(file, format, **options)

@@ -1,5 +1,6 @@
 """Networks: plain modules, and a registry that builds them by name."""
 
+from n3net.models.cnnet import CNNet, CorrespondenceN3Net
 from n3net.models.denoiser import Denoiser
 from n3net.models.dncnn import DnCNN
 from n3net.models.ffdnet import FFDNet
@@ -14,6 +15,8 @@ __all__ = [
     "MODELS",
     "NN3D",
     "RED30",
+    "CNNet",
+    "CorrespondenceN3Net",
     "Denoiser",
     "DnCNN",
     "Entry",

@@ -16,11 +16,13 @@ import torch
 from torch import nn
 
 from n3net.errors import UserError
+from n3net.models.cnnet import CNNet, CorrespondenceN3Net
 from n3net.models.denoiser import Denoiser
 from n3net.models.dncnn import DnCNN
 from n3net.models.ffdnet import FFDNet
 from n3net.models.n3net import N3Net
 from n3net.models.nn3d import NN3D
+from n3net.models.raw import RawDenoiser
 from n3net.models.red30 import RED30
 from n3net.nn import PRESETS, N3Options
 from n3net.selection import Rule
@@ -141,6 +143,66 @@ def denoising_nn3d(
     return Denoiser(net, channels, True)
 
 
+def raw_n3net(
+    *,
+    stabilize: bool = True,
+    stages: int = 3,
+    depth: int = 6,
+    features: int = 64,
+    block_channels: int = 8,
+    k: int = 7,
+    patch_size: int = 10,
+    stride: int = 5,
+    window: int = 15,
+    options: Options = "paper",
+    first_norm: bool = True,
+) -> nn.Module:
+    """N3Net that is told the noise level (a, b) of raw data; see :class:`n3net.models.raw.RawDenoiser`."""
+    net = N3Net(
+        3,
+        1,
+        stages=stages,
+        depth=depth,
+        features=features,
+        block_channels=block_channels,
+        k=k,
+        patch_size=patch_size,
+        stride=stride,
+        window=window,
+        options=_options(options),
+        first_norm=first_norm,
+    )
+    return RawDenoiser(net, stabilize)
+
+
+def raw_dncnn(*, stabilize: bool = True, depth: int = 17, features: int = 64, first_norm: bool = True) -> nn.Module:
+    """DnCNN that is told the noise level (a, b) of raw data."""
+    return RawDenoiser(DnCNN(3, 1, depth, features, first_norm=first_norm), stabilize)
+
+
+def correspondence_cnnet(
+    *, features: int = 128, depth: int = 12, ratio: bool = False, mutual: bool = False
+) -> nn.Module:
+    """CNNet; see :class:`n3net.models.CNNet`."""
+    return CNNet(features, depth, ratio=ratio, mutual=mutual)
+
+
+def correspondence_n3net(
+    *,
+    features: int = 128,
+    depth: int = 12,
+    k: int = 3,
+    options: Options = "paper",
+    block_features: int = 128,
+    ratio: bool = False,
+    mutual: bool = False,
+) -> nn.Module:
+    """N3Net for correspondences; see :class:`n3net.models.CorrespondenceN3Net`."""
+    return CorrespondenceN3Net(
+        features, depth, k, options=_options(options), block_features=block_features, ratio=ratio, mutual=mutual
+    )
+
+
 MODELS: dict[str, Entry] = {
     "n3net": Entry(denoising_n3net, "N3Net, 3 x DnCNN-6 and two N3 blocks", "Table 1 ours full, Tables 2 and 3"),
     "n3net-light": Entry(
@@ -176,6 +238,19 @@ MODELS: dict[str, Entry] = {
     "ffdnet": Entry(denoising_ffdnet, "FFDNet (Zhang et al. 2018), half resolution and a noise map", "Table 3"),
     "red30": Entry(denoising_red30, "RED30 (Mao et al. 2016), 30 layers of 128 features", "Table 3"),
     "nn3d": Entry(denoising_nn3d, "a non-local step on a DnCNN's output (Cruz et al. 2018)", "Table 3"),
+    "n3net-sets": Entry(
+        correspondence_n3net, "CNNet with an N3 block, for correspondences", "Table 6", "correspondence"
+    ),
+    "cnnet": Entry(correspondence_cnnet, "CNNet (Yi et al. 2018), the baseline", "Table 6", "correspondence"),
+    "raw-n3net": Entry(raw_n3net, "N3Net for raw data, told a and b of its noise", "Table 4", "raw"),
+    "raw-dncnn": Entry(raw_dncnn, "DnCNN for raw data, told a and b of its noise", "Table 4", "raw"),
+    "n3net-dnd": Entry(
+        raw_n3net,
+        "the 2018 program's network for raw data, 3 x DnCNN-9 of 128 features",
+        "Table 4",
+        "raw",
+        {"stabilize": False, "depth": 9, "features": 128, "block_channels": 32, "k": 3},
+    ),
 }
 
 ALIASES = {"dncnn": "dncnn-17", "n3net-full": "n3net"}

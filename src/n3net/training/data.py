@@ -80,9 +80,17 @@ class Images:
 
 def random_crop(image: NDArray[Any], size: int, rng: np.random.Generator) -> NDArray[Any]:
     """A square of the image, flipped and rotated by a multiple of 90 degrees at random."""
-    top = rng.integers(image.shape[0] - size + 1)
-    left = rng.integers(image.shape[1] - size + 1)
-    crop = image[top : top + size, left : left + size]
+    return random_turn(image[random_place(image.shape, size, rng)], rng)
+
+
+def random_place(shape: tuple[int, ...], size: int, rng: np.random.Generator) -> tuple[slice, slice]:
+    """Rows and columns of a square in an image (H, W, ...)."""
+    top, left = (int(rng.integers(side - size + 1)) for side in shape[:2])
+    return slice(top, top + size), slice(left, left + size)
+
+
+def random_turn(crop: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
+    """Flipped and rotated by a multiple of 90 degrees."""
     flip_rows, flip_columns, quarters = rng.integers([2, 2, 4])
     crop = crop[::-1] if flip_rows else crop
     crop = crop[:, ::-1] if flip_columns else crop

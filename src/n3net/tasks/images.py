@@ -1,0 +1,87 @@
+"""What tasks on images have in common: crops of training images, squared error, PSNR of whole validation images."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from n3net.errors import UserError
+from n3net.models import create
+from n3net.tasks import Task, data_root
+from n3net.training.data import Images
+
+LOSS_PIXELS = 1600  # the loss of a crop counts like that of 40 x 40 pixels, DnCNN's; weight decay is relative to it
+
+
+@dataclass(frozen=True)
+class ImageOptions:
+    """What the section ``data`` of a config says for every task on images.
+
+    Args:
+        train, validation: folders of images and single images, below ``root``.
+        root: where they are; by default ``$N3NET_DATA``, else the current folder.
+        crop: height and width of training crops.
+        crops_per_image: that make an epoch.
+        validation_images: how many of the validation images are used, evenly chosen; 0 for all.
+    """
+
+    train: list[str]
+    validation: list[str]
+    root: str | None = None
+    crop: int = 80
+    crops_per_image: int = 512
+    validation_images: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("crop", "crops_per_image"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}")
+
+
+class ImageTask(Task):
+    """A task whose items are crops of images; images of (H, W, channels) with at least ``smallest`` pixels a side."""
+
+    metric = "psnr"
+    unit = "crops"
+
+    def __init__(self, options: Any, model: dict[str, Any], seed: int, channels: int, smallest: int) -> None:
+        self.options, self.seed, self.model = options, seed, dict(model)
+        root = data_root(options.root)
+        self.train = Images([root / place for place in options.train], channels, smallest)
+        validation = Images([root / place for place in options.validation], channels)
+        shared = {p.resolve() for p in self.train.paths} & {p.resolve() for p in validation.paths}
+        if shared:
+            raise UserError(f"data.validation: {min(shared)} is also a training image")
+        count = min(options.validation_images or len(validation), len(validation))
+        self.validation = [validation.images[i * len(validation) // count] for i in range(count)]
+
+    @property
+    def items_per_epoch(self) -> int:
+        return len(self.train) * int(self.options.crops_per_image)
+
+    def build_model(self) -> nn.Module:
+        return create(**self.model)
+
+    @property
+    def validation_count(self) -> int:
+        return len(self.validation)
+
+    def card(self) -> dict[str, Any]:
+        options = asdict(self.options)
+        del options["root"]
+        return {"images": len(self.train), **options}
+
+
+def squared_error(out: Tensor, clean: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    """The loss of a batch (B, C, H, W), half the sum of squares of an item, and its PSNR to show beside it."""
+    errors = (out.float() - clean).square().flatten(1).mean(1)  # (B,)
+    shown = -10 * errors.detach().clamp(min=1e-10).log10().mean()
+    return 0.5 * LOSS_PIXELS * clean.shape[1] * errors.mean(), {"psnr": shown}
+
+
+def psnr(out: Tensor, clean: Tensor) -> float:
+    """Of an output that is clipped to [0, 1] first."""
+    return -10 * math.log10(max(float((out.clamp(0, 1) - clean).square().mean()), 1e-10))

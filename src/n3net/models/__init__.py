@@ -9,6 +9,7 @@ from n3net.models.n3net import N3Net
 from n3net.models.nn3d import NN3D
 from n3net.models.red30 import RED30
 from n3net.models.registry import ALIASES, MODELS, Entry, Recipe, count_parameters, create, describe
+from n3net.models.upscaler import Upscaler
 
 __all__ = [
     "ALIASES",
@@ -23,6 +24,7 @@ __all__ = [
     "FFDNet",
     "N3Net",
     "Recipe",
+    "Upscaler",
     "count_parameters",
     "create",
     "describe",

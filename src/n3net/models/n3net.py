@@ -24,7 +24,7 @@ class N3Net(nn.Module):
         match_on: what patches are compared by: ``"embedding"``, learned; ``"input"``, the network's input image;
             ``"denoised"``, the output of a DnCNN of 17 layers, ``guide``, which has been trained before and stays as
             it is.
-        first_norm: see :class:`DnCNN`.
+        first_norm, norm: see :class:`DnCNN`; the blocks' own networks have batch norm in any case.
         backend: of :mod:`n3net.matching`.
     """
 
@@ -45,6 +45,7 @@ class N3Net(nn.Module):
         rule: Rule = "continuous",
         match_on: str = "embedding",
         first_norm: bool = True,
+        norm: bool = True,
         backend: str = "auto",
     ) -> None:
         super().__init__()
@@ -77,6 +78,7 @@ class N3Net(nn.Module):
                 depth,
                 features,
                 first_norm=first_norm,
+                norm=norm,
             )
             for i in range(stages)
         )

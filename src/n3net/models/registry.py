@@ -24,6 +24,7 @@ from n3net.models.n3net import N3Net
 from n3net.models.nn3d import NN3D
 from n3net.models.raw import RawDenoiser
 from n3net.models.red30 import RED30
+from n3net.models.upscaler import Upscaler
 from n3net.nn import PRESETS, N3Options
 from n3net.selection import Rule
 
@@ -203,6 +204,40 @@ def correspondence_n3net(
     )
 
 
+def upscaling_n3net(
+    *,
+    stages: int = 3,
+    depth: int = 7,
+    features: int = 64,
+    block_channels: int = 8,
+    k: int = 7,
+    patch_size: int = 10,
+    stride: int = 5,
+    window: int = 15,
+    options: Options = "paper",
+    norm: bool = True,
+) -> nn.Module:
+    """N3Net of VDSRs, which are DnCNNs of another depth; see :class:`n3net.models.N3Net`."""
+    net = N3Net(
+        stages=stages,
+        depth=depth,
+        features=features,
+        block_channels=block_channels,
+        k=k,
+        patch_size=patch_size,
+        stride=stride,
+        window=window,
+        options=_options(options),
+        norm=norm,
+    )
+    return Upscaler(net)
+
+
+def upscaling_vdsr(*, depth: int = 20, features: int = 64, norm: bool = False) -> nn.Module:
+    """VDSR (Kim et al. 2016): a DnCNN of 20 layers, without batch norm."""
+    return Upscaler(DnCNN(depth=depth, features=features, norm=norm))
+
+
 MODELS: dict[str, Entry] = {
     "n3net": Entry(denoising_n3net, "N3Net, 3 x DnCNN-6 and two N3 blocks", "Table 1 ours full, Tables 2 and 3"),
     "n3net-light": Entry(
@@ -251,6 +286,10 @@ MODELS: dict[str, Entry] = {
         "raw",
         {"stabilize": False, "depth": 9, "features": 128, "block_channels": 32, "k": 3},
     ),
+    "n3net-sr": Entry(
+        upscaling_n3net, "N3Net for super-resolution, 3 x VDSR-7 and two N3 blocks", "Table 5", "super-resolution"
+    ),
+    "vdsr": Entry(upscaling_vdsr, "VDSR of 20 layers, the baseline of super-resolution", "Table 5", "super-resolution"),
 }
 
 ALIASES = {"dncnn": "dncnn-17", "n3net-full": "n3net"}

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 # Name in a config -> where its class is.
 TASKS = {
     "gaussian": "n3net.tasks.gaussian:GaussianDenoising",
+    "super-resolution": "n3net.tasks.superresolution:SuperResolution",
+    "raw": "n3net.tasks.raw:RawDenoising",
 }
 
 

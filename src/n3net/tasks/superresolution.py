@@ -1,0 +1,107 @@
+"""Super-resolution of bicubically downscaled images (Sec. 5.4 of the paper; supplement, "Training details")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from n3net.color import luminance
+from n3net.errors import UserError
+from n3net.models import Upscaler
+from n3net.resizing import resize, scaled_size
+from n3net.tasks.images import ImageOptions, ImageTask, psnr, squared_error
+from n3net.training.data import Batch, choose, random_place, random_turn
+
+Plane = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class SuperResolutionOptions(ImageOptions):
+    """The section ``data`` of a config, beside what all tasks on images have.
+
+    Args:
+        factors: of upscaling, whole numbers, each as often as the others.
+    """
+
+    factors: tuple[int, ...] = (2, 3, 4)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.factors or min(self.factors) < 1:
+            raise ValueError(f"factors: expected whole numbers of at least 1, got {self.factors}")
+
+
+class SuperResolution(ImageTask):
+    """Crops of the luminance, as it is and as bicubic upscaling gives it, squared error."""
+
+    Options = SuperResolutionOptions
+
+    def __init__(self, options: SuperResolutionOptions, model: dict[str, Any], seed: int) -> None:
+        super().__init__(options, model, seed, channels=3, smallest=1)
+        self.factors = options.factors
+        least = options.crop + max(self.factors) - 1
+        self.pairs = [{f: degrade(_at_least(image, least), f) for f in self.factors} for image in self.train.images]
+
+    def build_model(self) -> nn.Module:
+        model = super().build_model()
+        if not isinstance(model, Upscaler):
+            raise UserError(f"model: {self.model.get('name')} is not for super-resolution; n3net-sr and vdsr are")
+        return model
+
+    def item(self, number: int, rng: np.random.Generator) -> dict[str, Any]:
+        pair = self.pairs[choose(self.seed, number, len(self.pairs))][int(rng.choice(self.factors))]
+        part = random_place(pair.high.shape, self.options.crop, rng)
+        both = random_turn(np.dstack([pair.high[part], pair.upscaled(part)]), rng)  # (H, W, 2)
+        return {"clean": both[None, ..., 0].copy(), "upscaled": both[None, ..., 1].copy()}  # (1, H, W) each
+
+    def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        return squared_error(model(batch["upscaled"]), batch["clean"])
+
+    def validate(self, model: nn.Module, index: int, rng: np.random.Generator) -> dict[str, float]:
+        device = next(model.parameters()).device
+        scores = {}
+        for factor in self.factors:
+            pair = degrade(self.validation[index], factor)
+            high, upscaled = (torch.from_numpy(y)[None, None].to(device) for y in (pair.high, pair.upscaled()))
+            inner = (..., slice(factor, -factor), slice(factor, -factor))
+            scores[f"psnr-x{factor}"] = psnr(model(upscaled)[inner], high[inner])
+        return {"psnr": sum(scores.values()) / len(scores), **scores}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The luminance of an image (H, W) in [0, 1], and that of the small image (h, w) made from it."""
+
+    high: Plane
+    low: Plane
+
+    def upscaled(self, part: tuple[slice, slice] = (slice(None), slice(None))) -> Plane:
+        """Rows and columns of the small image at the size of the large one."""
+        height, width = self.high.shape
+        return resize(self.low, size=(height, width), part=part)
+
+
+def degrade(image: npt.NDArray[np.uint8], factor: int) -> Pair:
+    """What super-resolution starts from: 8 bit colours (H, W, 3), cropped to a multiple of the factor and downscaled.
+
+    The small image is rounded to 8 bits, as a file would be; its luminance is not.
+    """
+    height, width = (side // factor * factor for side in image.shape[:2])
+    high = image[:height, :width]
+    low = resize(high, size=scaled_size((height, width), 1 / factor))
+    return Pair(_luminance(high), _luminance(low))
+
+
+def _luminance(image: npt.NDArray[np.uint8]) -> Plane:
+    return luminance(image.astype(np.float32) / np.float32(255))
+
+
+def _at_least(image: npt.NDArray[np.uint8], side: int) -> npt.NDArray[np.uint8]:
+    """An image, mirrored at its lower and right border where it is smaller than training needs."""
+    more = [(0, max(0, side - length)) for length in image.shape[:2]]
+    return np.pad(image, [*more, (0, 0)], mode="symmetric")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -96,8 +98,9 @@ def _orientation(value: Any) -> bytes:
 
 
 def exif_tags(exif: bytes) -> Image.Exif:
-    """EXIF data by tag."""
+    """EXIF data by tag; none of them where it is damaged."""
     tags = Image.Exif()
     if exif:
-        tags.load(exif)
+        with suppress(SyntaxError, ValueError, struct.error):
+            tags.load(exif)
     return tags

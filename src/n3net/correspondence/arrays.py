@@ -1,0 +1,46 @@
+"""Files of numpy arrays (npz, npy) of strangers: read without running what is in them, or filling all memory."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from n3net.errors import UserError
+from n3net.files import writing
+
+Array = npt.NDArray[Any]
+
+MAX_BYTES = 2_000_000_000
+
+
+def read_arrays(path: Path, max_bytes: int = MAX_BYTES) -> dict[str, Array]:
+    """All arrays of an npz file by name; that of an npy file under the name "K".
+
+    Raises:
+        UserError: it is no such file, is damaged, has objects in it, or more than ``max_bytes`` when decompressed.
+    """
+    try:
+        if not zipfile.is_zipfile(path):
+            return {"K": np.load(path, allow_pickle=False)}
+        with zipfile.ZipFile(path) as file:
+            size = sum(member.file_size for member in file.infolist())
+        if size > max_bytes:
+            raise UserError(f"{path}: {size} bytes when decompressed, more than the limit of {max_bytes}")
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror or error}") from None
+    except (ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+        raise UserError(f"{path}: not a readable file of numpy arrays ({error})") from None
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Array], force: bool) -> None:
+    """Write an npz file, compressed, whole or not at all."""
+    with writing(path, force) as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]

@@ -1,0 +1,142 @@
+"""Matches of any matcher: a network scores them, those with a logit of at least 0 are kept, and a pose fits to them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from n3net.correspondence.estimators import MINIMUM, THRESHOLD, Pose, estimate, judge
+from n3net.correspondence.matchfile import Pair
+from n3net.errors import UserError
+from n3net.models.cnnet import features
+
+Array = npt.NDArray[Any]
+
+MODEL = "match"  # name of the weights that are used by default
+FEWEST = 8  # matches that a network can tell anything about: fewer determine no essential matrix
+FARTHEST = 20  # coordinates beyond it, 87 degrees off the axis, are taken for an accident
+TRUSTED = 20  # inliers below which a pose comes with a warning
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """What became of N matches.
+
+    Args:
+        scores: (N,) logits; 0 where there were too few matches to score, -infinity for those that are no numbers.
+        kept: (N,) bool.
+        pose: that of the kept matches, or None.
+        notes: in words, what a person should know about them.
+        seconds: of scoring and of the pose.
+    """
+
+    scores: npt.NDArray[np.float32]
+    kept: npt.NDArray[np.bool_]
+    pose: Pose | None
+    notes: tuple[str, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+def resolve(model: str | Path | nn.Module | None = None) -> Any:
+    """A network for matches: itself, by name or file, or the default one."""
+    if not isinstance(model, nn.Module):
+        from n3net.weights.store import available, load
+
+        if (model is None or model == MODEL) and not Path(MODEL).is_file() and MODEL not in available():
+            raise UserError(
+                f"the weights {MODEL!r} are not part of this installation: train them with 'n3net train match', "
+                "or give a file or name of 'n3net weights list' (--model)"
+            )
+        model = load(MODEL if model is None else model)
+    if not hasattr(model, "ratio") or not hasattr(model, "mutual"):
+        kind = getattr(getattr(model, "recipe", None), "name", type(model).__name__)
+        raise UserError(f"the model {kind!r} is not one for matches; those are 'n3net-sets' and 'cnnet'")
+    return model
+
+
+def score(pair: Pair, model: Any, device: str | torch.device = "cpu") -> npt.NDArray[np.float32]:
+    """Logits of the matches, (N,); -infinity for those that are no numbers, 0 if fewer than 8 are."""
+    scores = np.full(len(pair), -np.inf, np.float32)
+    usable = finite(pair)
+    if usable.sum() < FEWEST:
+        scores[usable] = 0
+        return scores
+    x = features(pair, model)[torch.from_numpy(usable)].to(device)  # (n, C)
+    with torch.inference_mode():
+        logits: Array = model.to(device).eval()(x[None])[0].float().cpu().numpy()
+    scores[usable] = np.where(np.isfinite(logits), logits, -np.inf)
+    return scores
+
+
+def finite(pair: Pair) -> npt.NDArray[np.bool_]:
+    """Matches whose coordinates are numbers that a camera can see, (N,)."""
+    with np.errstate(invalid="ignore"):
+        usable = np.all(np.abs(np.hstack([pair.x0, pair.x1])) <= FARTHEST, axis=1)
+    return np.asarray(usable if pair.ratio is None else usable & np.isfinite(pair.ratio))
+
+
+def pose_of(pair: Pair, kept: Array, estimator: str = "ransac", threshold: float = THRESHOLD) -> Pose | None:
+    """The pose of the kept matches, each counted once however often it is there; None where they do not suffice."""
+    points = np.hstack([pair.x0, pair.x1])[kept]  # (n, 4)
+    distinct, back = np.unique(points, axis=0, return_inverse=True)
+    if len(distinct) < MINIMUM:
+        return None
+    x0, x1 = distinct[:, :2], distinct[:, 2:]
+    pose = estimate(x0, x1, estimator, threshold)
+    if pose is None or not pose.inliers.any():
+        return None
+    pose = judge(pose, x0, x1)
+    inliers = np.zeros(len(pair), bool)
+    inliers[np.flatnonzero(kept)] = pose.inliers[back.ravel()]
+    return replace(pose, inliers=inliers)
+
+
+def filter_pair(
+    pair: Pair,
+    model: str | Path | nn.Module | None = None,
+    *,
+    estimator: str = "ransac",
+    threshold: float = THRESHOLD,
+    device: str | torch.device = "cpu",
+) -> Filtered:
+    """Score the matches of a pair, keep the good ones, estimate the pose."""
+    net = resolve(model)
+    start = time.perf_counter()
+    scores = score(pair, net, device)
+    scored = time.perf_counter()
+    kept = scores >= 0
+    pose = pose_of(pair, kept, estimator, threshold)
+    seconds = {"scoring": scored - start, "pose": time.perf_counter() - scored}
+    return Filtered(scores, kept, pose, tuple(_notes(pair, kept, pose)), seconds)
+
+
+def _notes(pair: Pair, kept: Array, pose: Pose | None) -> list[str]:
+    notes = []
+    usable = finite(pair)
+    count = int(usable.sum())
+    if count < len(pair):
+        notes.append(f"{len(pair) - count} matches are not numbers, or lie beyond what a camera sees, and are rejected")
+    if count == 0:
+        return [*notes, "there are no matches"]
+    if count < FEWEST:
+        notes.append(f"only {count} matches, fewer than {FEWEST}: too few to tell right from wrong, all are kept")
+    if pose is None:
+        return [*notes, f"no pose: it takes {MINIMUM} different matches that agree, {int(kept.sum())} were kept"]
+    if pose.motion == "rotation":
+        notes.append(
+            "the camera turned but did not move, or the images are the same: the translation is not determined"
+        )
+    if pose.motion == "plane":
+        notes.append("the matches lie on a plane: a second pose fits as well as the one that is given")
+    inliers = int(pose.inliers.sum())
+    if inliers < TRUSTED:
+        notes.append(f"only {inliers} matches agree with the pose: do not rely on it")
+    return notes

@@ -1,0 +1,88 @@
+"""A picture of matches: both photographs side by side, kept matches green, rejected ones red."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageDraw, ImageFont
+
+from n3net.correspondence.matching import Matches
+from n3net.images.picture import peak_of, to_type
+
+Array = npt.NDArray[Any]
+
+WIDEST = 1200  # pixels of each photograph
+GAP = 12
+FINE = 2  # lines are drawn this much larger and scaled down, which smooths them
+GREEN, RED = (40, 200, 70), (235, 50, 45)
+CAPTION = 18
+
+
+def draw(matches: Matches, image0: Array, image1: Array) -> Image.Image:
+    """The picture.
+
+    Rejected matches are thin and faint, the fainter the more there are; kept ones lie on top.
+    """
+    photos = [_photo(image) for image in (image0, image1)]
+    scale = [photo.width / view.size[0] for photo, view in zip(photos, matches.views, strict=True)]
+    top = 2 * CAPTION
+    size = (photos[0].width + GAP + photos[1].width, top + max(photo.height for photo in photos))
+    sheet = Image.new("RGB", size, "white")
+    corners = [(0, top), (photos[0].width + GAP, top)]
+    for photo, corner in zip(photos, corners, strict=True):
+        sheet.paste(photo, corner)
+    ends = [(p + 0.5) * s + corner for p, s, corner in zip(matches.points, scale, corners, strict=True)]  # (N, 2) each
+    lines = np.hstack(ends)
+    usable = np.isfinite(lines).all(1)
+    for chosen, color, width, strength in (
+        (usable & ~matches.kept, RED, 1, _strength(int((~matches.kept).sum()), 0.5)),
+        (usable & matches.kept, GREEN, 2, _strength(int(matches.kept.sum()), 0.9)),
+    ):
+        mask = _mask(size, lines[chosen], width, strength)
+        sheet.paste(color, (0, 0), mask)
+    _caption(sheet, matches, top)
+    return sheet
+
+
+def _photo(image: Array) -> Image.Image:
+    """8 bit, not too large, in pale gray, so that the lines stand out."""
+    peak = float(image.max()) if image.dtype != np.uint8 else 255.0
+    pixels = to_type(image, np.uint8, peak or peak_of(image.dtype))
+    photo = Image.fromarray(np.ascontiguousarray(pixels)).convert("L")
+    factor = min(1.0, WIDEST / photo.width)
+    photo = photo.resize(
+        (max(1, round(photo.width * factor)), max(1, round(photo.height * factor))), Image.Resampling.BOX
+    )
+    return photo.point(lambda v: 70 + v * 0.7).convert("RGB")
+
+
+def _strength(count: int, most: float) -> float:
+    """How opaque lines are: all of ``most`` for a few, less for many."""
+    return most * min(1.0, (150 / max(count, 1)) ** 0.5)
+
+
+def _mask(size: tuple[int, int], lines: Array, width: int, strength: float) -> Image.Image:
+    """Where the lines are, and dots at their ends, which stay visible however many there are."""
+    layers = []
+    for dots in (False, True):
+        layer = Image.new("L", (size[0] * FINE, size[1] * FINE))
+        pen = ImageDraw.Draw(layer)
+        for x0, y0, x1, y1 in lines * FINE:
+            if dots:
+                for x, y in ((x0, y0), (x1, y1)):
+                    pen.ellipse((x - 3, y - 3, x + 3, y + 3), fill=255)
+            else:
+                pen.line((x0, y0, x1, y1), fill=round(255 * strength), width=width)
+        layers.append(np.asarray(layer.resize(size, Image.Resampling.BOX)))
+    return Image.fromarray(np.maximum(*layers))
+
+
+def _caption(sheet: Image.Image, matches: Matches, top: int) -> None:
+    kept, count = int(matches.kept.sum()), len(matches.kept)
+    text = f"{kept} of {count} matches kept (green)"
+    if matches.pose is not None:
+        text += f", {int(matches.inliers.sum())} agree with the pose"
+    pen = ImageDraw.Draw(sheet)
+    pen.text((sheet.width / 2, top / 2), text, fill="black", font=ImageFont.load_default(CAPTION), anchor="mm")

@@ -1,0 +1,120 @@
+"""What was found, in files: npz for programs (and to be read again), JSON for everything else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from n3net.correspondence.arrays import read_arrays, write_arrays
+from n3net.correspondence.estimators import Pose
+from n3net.correspondence.filtering import Filtered
+from n3net.correspondence.intrinsics import Intrinsics
+from n3net.correspondence.matching import Matches, View
+from n3net.errors import UserError
+from n3net.files import writing
+
+Array = npt.NDArray[Any]
+
+COLUMNS = ("x0", "y0", "x1", "y1", "score", "kept", "inlier")
+
+
+def filtered_arrays(result: Filtered) -> dict[str, Array]:
+    """Scores, kept, inliers, and the pose if there is one."""
+    pose = result.pose
+    arrays: dict[str, Array] = {"scores": result.scores, "kept": result.kept}
+    arrays["inliers"] = np.zeros_like(result.kept) if pose is None else pose.inliers
+    if pose is not None:
+        arrays |= {"rotation": pose.rotation, "translation": pose.translation, "essential": pose.essential}
+        arrays["motion"] = np.array(pose.motion)
+    return arrays
+
+
+def filtered_document(result: Filtered) -> dict[str, Any]:
+    """The same without the matches, for JSON."""
+    pose = result.pose
+    return {
+        "matches": len(result.scores),
+        "kept": int(result.kept.sum()),
+        "inliers": 0 if pose is None else int(pose.inliers.sum()),
+        "pose": None
+        if pose is None
+        else {
+            "rotation": pose.rotation.tolist(),
+            "translation": pose.translation.tolist(),
+            "essential": pose.essential.tolist(),
+            "motion": pose.motion,
+            "meaning": "x_cam1 = R x_cam0 + t, t of unknown length; x1' E x0 = 0 in calibrated coordinates",
+        },
+    }
+
+
+def save_npz(path: Path, matches: Matches, force: bool = False) -> None:
+    """All arrays: what :func:`load_npz` reads, and ``n3net filter``, too."""
+    points = matches.points
+    arrays: dict[str, Array] = {"index": matches.index, "ratio": matches.ratio, "mutual": matches.mutual}
+    for i, view in enumerate(matches.views):
+        arrays |= {f"points{i}": points[i], f"keypoints{i}": view.keypoints, f"K{i}": view.camera.k}
+        arrays |= {f"size{i}": np.array(view.size), f"name{i}": np.array(view.name)}
+        arrays |= {f"camera{i}": np.array(view.camera.source), f"known{i}": np.array(view.camera.known)}
+    write_arrays(path, arrays | filtered_arrays(matches.result), force)
+
+
+def load_npz(path: Path) -> Matches:
+    """Matches that :func:`save_npz` wrote; notes and times are not in it."""
+    a = read_arrays(path)
+    try:
+        views = [
+            View(
+                str(a[f"name{i}"]),
+                (int(a[f"size{i}"][0]), int(a[f"size{i}"][1])),
+                a[f"keypoints{i}"],
+                Intrinsics(a[f"K{i}"], str(a[f"camera{i}"]), bool(a[f"known{i}"])),
+            )
+            for i in range(2)
+        ]
+        pose = None
+        if "rotation" in a:
+            motion: Any = str(a["motion"])
+            pose = Pose(a["rotation"], a["translation"], a["essential"], a["inliers"], motion)
+        result = Filtered(a["scores"], a["kept"], pose)
+        return Matches((views[0], views[1]), a["index"], a["ratio"], a["mutual"], result, {})
+    except (KeyError, IndexError, ValueError, TypeError) as error:
+        raise UserError(f"{path}: not a file that 'n3net match' wrote ({error})") from None
+
+
+def document(matches: Matches, settings: dict[str, Any]) -> dict[str, Any]:
+    """All of it for JSON; scores that are not finite, of matches that are no numbers, become null."""
+    images = [
+        {"name": v.name, "width": v.size[0], "height": v.size[1], "K": v.camera.k.tolist(), "camera": v.camera.source}
+        for v in matches.views
+    ]
+    rows = np.hstack([*matches.points, matches.scores[:, None]]).round(4).tolist()
+    table = [
+        [*(value if np.isfinite(value) else None for value in row), bool(kept), bool(inlier)]
+        for row, kept, inlier in zip(rows, matches.kept, matches.inliers, strict=True)
+    ]
+    counts = filtered_document(matches.result)
+    return {
+        "images": images,
+        "settings": settings,
+        **counts,
+        "notes": list(matches.notes),
+        "seconds": {step: round(value, 4) for step, value in matches.seconds.items()},
+        "columns": list(COLUMNS),
+        "table": table,
+    }
+
+
+def save_json(path: Path, content: dict[str, Any], force: bool = False) -> None:
+    """Readable at its head; each match of the table on a line of its own."""
+    table = content.pop("table", None)
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+    if table is not None:
+        lines = ",\n  ".join(json.dumps(row) for row in table)
+        text = f'{text[:-2]},\n "table": [\n  {lines}\n ]\n}}' if table else f'{text[:-2]},\n "table": []\n}}'
+    with writing(path, force) as file:
+        file.write(text.encode() + b"\n")

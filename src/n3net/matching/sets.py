@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from n3net.matching import native
 from n3net.matching.backends import logits, root
 from n3net.matching.images import Distance
 from n3net.selection import Rule, select_from_logits
@@ -54,6 +55,8 @@ def match_sets(
         embedding = embedding.masked_fill(~mask[..., None], 0)
         values = values.masked_fill(~mask[..., None], 0)
 
+    compiled = rule == "continuous" and not literal and native.why_not(values, rule) is None
+
     def rows(first: int, last: int, e: Tensor, v: Tensor, s: Tensor, c: Tensor) -> Tensor:
         q = e[:, first:last]  # (B, q, E)
         if literal:
@@ -71,16 +74,21 @@ def match_sets(
         if mask is not None:
             z = z.masked_fill(~mask[:, None], -torch.inf)
         lam = None if annealing is None else annealing[:, first:last, None].to(work)
-        w = select_from_logits(z, k, c[:, first:last, None], rule=rule, annealing=lam, generator=generator)
+        if compiled:
+            w = native.select(z, c[:, first:last], k)
+        else:
+            w = select_from_logits(z, k, c[:, first:last, None], rule=rule, annealing=lam, generator=generator)
         return (w.flatten(1, 2) @ v).unflatten(1, (last - first, k))  # (B, q, k, C)
 
     inputs = (embedding, values, scale, strength)
     if torch.compiler.is_exporting():
         out = rows(0, n, *inputs)
     else:
-        size = max(1, CHUNK // (b * n * (k + 4)))
+        learning = torch.is_grad_enabled() and any(t.requires_grad for t in inputs)
+        numbers = CHUNK if learning else CHUNK // 3  # one chunk needs no second computation, smaller ones stay in cache
+        size = max(1, numbers // (b * n * (k + 4)))
         spans = [(first, min(first + size, n)) for first in range(0, n, size)]
-        redo = torch.is_grad_enabled() and len(spans) > 1 and any(t.requires_grad for t in inputs)
+        redo = learning and len(spans) > 1
         parts = [
             checkpoint(rows, *span, *inputs, use_reentrant=False) if redo else rows(*span, *inputs) for span in spans
         ]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol, TypeVar
 
 from n3net.errors import UserError
 from n3net.images.picture import SUFFIXES, format_for
@@ -35,12 +35,14 @@ class Job:
         return self.source if self.source is not None else io.BytesIO(sys.stdin.buffer.read())
 
 
-@dataclass(frozen=True)
-class Failure:
-    """A file that could not be done, and why."""
+class Named(Protocol):
+    """Something to do, by the name that messages give it."""
 
-    job: Job
-    reason: str
+    @property
+    def name(self) -> str: ...
+
+
+J = TypeVar("J", bound=Named)
 
 
 def plan(inputs: Sequence[str], output: str | None, suffix: str) -> list[Job]:
@@ -165,25 +167,38 @@ def refuse_existing(target: Path | None, force: bool) -> None:
         raise UserError(f"{target} exists; use --force to replace it")
 
 
-def run(jobs: Sequence[Job], work: Callable[[Job], None], report: Callable[[str], None]) -> int:
+def run(
+    jobs: Sequence[J],
+    work: Callable[[J], None],
+    report: Callable[[str], None],
+    *,
+    what: str = "files",
+    less_memory: str = "try a smaller --tile",
+) -> int:
     """Do all jobs, the others when one fails, and report the failures at the end.
+
+    Args:
+        jobs, work: what to do, and how.
+        report: is given the lines about failures.
+        what: the jobs are, in the plural.
+        less_memory: advice for those who have not enough of it.
 
     Returns:
         The exit code, 0 or 1.
     """
-    failures = []
+    failures: list[tuple[J, str]] = []
     for job in jobs:
         try:
             work(job)
         except UserError as error:
-            failures.append(Failure(job, str(error)))
+            failures.append((job, str(error)))
         except OSError as error:
-            failures.append(Failure(job, error.strerror or str(error)))
+            failures.append((job, error.strerror or str(error)))
         except MemoryError:
-            failures.append(Failure(job, "out of memory; try a smaller --tile"))
+            failures.append((job, f"out of memory; {less_memory}"))
     if failures:
         if len(jobs) > 1:
-            report(f"{len(failures)} of {len(jobs)} files failed:")
-        for failure in failures:
-            report(f"{failure.job.name}: {failure.reason}")
+            report(f"{len(failures)} of {len(jobs)} {what} failed:")
+        for job, reason in failures:
+            report(f"{job.name}: {reason}")
     return 1 if failures else 0

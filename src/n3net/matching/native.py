@@ -38,6 +38,12 @@ class _Problem(ctypes.Structure):
     ]
 
 
+class _Rows(ctypes.Structure):
+    """Mirrors ``Rows`` in kernel.cpp."""
+
+    _fields_ = [(name, ctypes.c_int64) for name in ("rows", "slots", "k", "threads")]
+
+
 def _load() -> tuple[ctypes.CDLL | None, str]:
     """The kernel, and if there is none, why."""
     spec = importlib.util.find_spec("n3net._kernel")
@@ -48,6 +54,8 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
         library.n3_instruction_set.restype = ctypes.c_char_p
     except (OSError, AttributeError) as error:
         return None, f"the compiled kernel does not load: {error}"
+    if not hasattr(library, "n3_select_f32"):
+        return None, "the compiled kernel is that of an older version, install n3net again"
     return library, ""
 
 
@@ -87,6 +95,10 @@ def _call(name: str, grid: list[int], sizes: dict[str, int], *tensors: Tensor) -
         threads=torch.get_num_threads(),
         **sizes,
     )
+    _run(name, problem, *tensors)
+
+
+def _run(name: str, problem: ctypes.Structure, *tensors: Tensor) -> None:
     function = getattr(_LIBRARY, f"n3_{name}_{_SUFFIX[tensors[0].dtype]}")
     if function(ctypes.byref(problem), *(ctypes.c_void_p(t.data_ptr()) for t in tensors)):
         raise MemoryError(f"n3net: out of memory in {name} for tensors {[tuple(t.shape) for t in tensors]}")
@@ -202,6 +214,39 @@ def _(
     return _volumes(values, k)
 
 
+def _compute_selection(z: Tensor, strength: Tensor, k: int) -> Tensor:
+    z, strength = z.contiguous(), strength.contiguous()
+    w = z.new_empty(*z.shape[:-1], k, z.shape[-1])
+    _run("select", _rows(z, k), z, strength, w)
+    return w
+
+
+_selection = torch.library.custom_op("n3net::select", _compute_selection, mutates_args=())
+
+
+@_selection.register_fake
+def _(z: Tensor, strength: Tensor, k: int) -> Tensor:
+    return z.new_empty(*z.shape[:-1], k, z.shape[-1])
+
+
+@torch.library.custom_op("n3net::select_backward", mutates_args=())
+def _selection_backward(g: Tensor, z: Tensor, strength: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    g, z, strength = (t.contiguous() for t in (g, z, strength))
+    grads = torch.empty_like(z), torch.empty_like(strength)
+    _run("select_backward", _rows(z, k), g, z, strength, *grads)
+    return grads
+
+
+@_selection_backward.register_fake
+def _(g: Tensor, z: Tensor, strength: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    contiguous = torch.contiguous_format
+    return torch.empty_like(z, memory_format=contiguous), torch.empty_like(strength, memory_format=contiguous)
+
+
+def _rows(z: Tensor, k: int) -> _Rows:
+    return _Rows(rows=z[..., 0].numel(), slots=z.shape[-1], k=k, threads=torch.get_num_threads())
+
+
 def _distances_setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.save_for_backward(inputs[0])
     ctx.grid = inputs[1]
@@ -220,6 +265,15 @@ def _aggregate_grad(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
     return *_aggregate_backward(g, *ctx.saved_tensors, *ctx.rest), None, None, None
 
 
+def _selection_setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[:2])
+    ctx.k = inputs[2]
+
+
+def _selection_grad(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+    return *_selection_backward(g, *ctx.saved_tensors, ctx.k), None
+
+
 def _no_second_gradient(ctx: Any, *grads: Tensor) -> None:
     raise RuntimeError(
         "n3net: the compiled kernel has no second derivative; use backend='tiled' where you need one "
@@ -229,8 +283,10 @@ def _no_second_gradient(ctx: Any, *grads: Tensor) -> None:
 
 _distances.register_autograd(_distances_grad, setup_context=_distances_setup)
 _aggregate.register_autograd(_aggregate_grad, setup_context=_aggregate_setup)
+_selection.register_autograd(_selection_grad, setup_context=_selection_setup)
 _distances_backward.register_autograd(_no_second_gradient)
 _aggregate_backward.register_autograd(_no_second_gradient)
+_selection_backward.register_autograd(_no_second_gradient)
 
 
 def _flat(grid: Grid) -> list[int]:
@@ -264,4 +320,11 @@ def neighbors(
     # Called as an operator, PyTorch first imports its compiler, which takes seconds; without need, do without.
     run = _neighbors if torch.compiler.is_compiling() else _compute_neighbors
     result: Tensor = run(embedding, scale, strength, values, _flat(grid), k, euclidean, rule.get("rule") == "hard")
+    return result
+
+
+def select(z: Tensor, strength: Tensor, k: int) -> Tensor:
+    """:func:`n3net.selection.select_from_logits` with the rule "continuous": (..., M), (...) -> (..., k, M)."""
+    needed = torch.compiler.is_compiling() or (torch.is_grad_enabled() and (z.requires_grad or strength.requires_grad))
+    result: Tensor = (_selection if needed else _compute_selection)(z, strength, k)
     return result

@@ -39,6 +39,14 @@ struct Problem {
     int64_t threads;
 };
 
+// Queries of sets, each with all its candidates. Mirrors `Rows` in native.py.
+struct Rows {
+    int64_t rows;
+    int64_t slots;  // candidates of a query, M
+    int64_t k;
+    int64_t threads;
+};
+
 // Runs body(i) for i in [0, n) on up to `threads` threads, this one among them. What body(i) writes must not depend
 // on who runs it, so that the result is the same to the last bit for any number of threads.
 template <class MakeBody> void parallel(int64_t n, int64_t threads, MakeBody make_body) {
@@ -166,6 +174,12 @@ template <class Baseline, class Avx2, class Avx512> int run(Baseline baseline, A
     }                                                                                                                  \
     extern "C" int n3_neighbors_##name(const Problem *p, const T *e, const T *scale, const T *c, const T *y, T *out) { \
         return N3_RUN(neighbors<T>(*p, e, scale, c, y, out));                                                          \
+    }                                                                                                                  \
+    extern "C" int n3_select_##name(const Rows *p, const T *z, const T *c, T *w) {                                     \
+        return N3_RUN(select<T>(*p, z, c, w));                                                                         \
+    }                                                                                                                  \
+    extern "C" int n3_select_backward_##name(const Rows *p, const T *gw, const T *z, const T *c, T *gz, T *gc) {       \
+        return N3_RUN(select_backward<T>(*p, gw, z, c, gz, gc));                                                       \
     }
 
 N3_EXPORT(f32, float)

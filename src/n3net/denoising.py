@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from n3net.images.picture import peak_of
-from n3net.inference import Tile, prepare, smallest_size, split
+from n3net.inference import Array, Part, Progress, place, prepare, run
 from n3net.noise import estimate_sigma
 
 if TYPE_CHECKING:
     from n3net.models import Denoiser
 
-Array = npt.NDArray[Any]
 Sigma = float | Sequence[float] | Array
-Progress = Callable[[int, int], None]  # pixels done, pixels in all
 
 GRAY, COLOR = "gray", "color"  # names of the weights that are used by default
 
@@ -61,28 +58,32 @@ def denoise(
     net: Denoiser = prepare(resolve(model, gray), device)  # type: ignore[assignment]
     if sigma is None and net.noise_map:
         sigma = noise_levels(image, peak)
-    height, width = image.shape[:2]
-    needed = smallest_size(net, height, width)
-    if needed != (height, width):  # mirrored at its lower and right border until it is large enough
-        image, sigma = _mirrored(image, needed), _mirrored(sigma, needed) if _is_map(sigma) else sigma
     out = np.empty_like(image)
     source, target = (a[..., None] if a.ndim == 2 else a[..., :1] if gray else a for a in (image, out))  # (H, W, C)
-    steps = _steps(source, target, net, sigma)
-    tiles = split(net, image.shape[0], image.shape[1], tile)
-    total, done = sum(t.pixels for t in tiles) * len(steps), 0
-    for step in steps:
-        for part in tiles:
-            step.run(net, part, peak, device)
-            done += part.pixels
+    steps = _steps(net, source, target, peak, sigma)
+    for i, step in enumerate(steps):
+
+        def advance(done: int, total: int, before: int = i) -> None:
             if progress is not None:
-                progress(done, total)
+                progress(before * total + done, len(steps) * total)
+
+        run(
+            net,
+            image.shape[:2],
+            step.read,
+            step.write,
+            forward=step.forward,
+            tile=tile,
+            device=device,
+            progress=advance,
+        )
     if gray and image.ndim == 3:
         out[..., 1:] = out[..., :1]
-    return out[:height, :width]
+    return out
 
 
 def check_image(image: Array) -> None:
-    """Say what is wrong with an image that cannot be denoised."""
+    """Say what is wrong with an image that cannot be worked on."""
     if image.ndim not in (2, 3) or (image.ndim == 3 and image.shape[2] != 3) or 0 in image.shape:
         raise ValueError(f"image: expected shape (H, W) or (H, W, 3), got {image.shape}")
     if image.dtype.kind != "f" and not (image.dtype.kind == "u" and image.dtype.itemsize <= 2):
@@ -114,42 +115,22 @@ def resolve(model: str | Path | nn.Module | None, gray: bool) -> Denoiser:
 class _Step:
     """A part of the channels that goes through the network at once."""
 
+    net: Any
     source: Array  # (H, W, C)
     target: Array  # (H, W, C)
-    sigma: float | Array | None
+    peak: float
+    sigma: float | Array | None  # one level, or a map (H, W)
 
-    def run(self, net: Any, tile: Tile, peak: float, device: str | torch.device) -> None:
-        rows, cols = tile.crop
-        pixels = np.ascontiguousarray(self.source[rows, cols], np.float32) / np.float32(peak)
-        x = torch.from_numpy(pixels).permute(2, 0, 1)[None].to(device)  # (1, C, h, w)
-        sigma: float | Tensor | None
-        if isinstance(self.sigma, np.ndarray):
-            sigma = torch.from_numpy(np.ascontiguousarray(self.sigma[rows, cols], np.float32))[None, None].to(device)
-        else:
-            sigma = self.sigma
-        if net.channels > x.shape[1]:
-            x = x.expand(-1, net.channels, -1, -1)
-        x = x.contiguous(memory_format=torch.channels_last)
-        with torch.inference_mode():
-            y: Tensor = net(x, sigma) if tile.pads is None else net(x, sigma, pads=tile.pads)
-        y = y[0, :, tile.inner[0], tile.inner[1]]
-        if y.shape[0] > self.source.shape[2]:
-            y = y.mean(0, keepdim=True)
-        result = y.permute(1, 2, 0).cpu().numpy() * np.float32(peak)  # (h, w, C)
-        if np.issubdtype(self.target.dtype, np.integer):
-            np.clip(np.rint(result, out=result), 0, peak, out=result)
-        self.target[tile.core] = result
+    def read(self, part: Part) -> list[Array]:
+        pixels = self.source[part].astype(np.float32) / np.float32(self.peak)
+        return [pixels, self.sigma[part][..., None]] if isinstance(self.sigma, np.ndarray) else [pixels]
 
+    def forward(self, x: Tensor, sigma: Tensor | None = None, **pads: Any) -> Tensor:
+        y: Tensor = self.net(x.expand(-1, self.net.channels, -1, -1), self.sigma if sigma is None else sigma, **pads)
+        return y.mean(1, keepdim=True) if y.shape[1] > x.shape[1] else y
 
-def _is_map(sigma: Sigma | None) -> bool:
-    return isinstance(sigma, np.ndarray) and sigma.ndim == 2
-
-
-def _mirrored(image: Any, size: tuple[int, int]) -> Array:
-    """Continued at the lower and right border."""
-    image = np.asarray(image)
-    more = [(0, wanted - side) for wanted, side in zip(size, image.shape, strict=False)]
-    return np.pad(image, more + [(0, 0)] * (image.ndim - 2), mode="symmetric")
+    def write(self, part: Part, values: Array) -> None:
+        place(self.target, part, values, self.peak)
 
 
 def noise_levels(image: Array, peak: float | None = None) -> tuple[float, ...]:
@@ -157,7 +138,7 @@ def noise_levels(image: Array, peak: float | None = None) -> tuple[float, ...]:
     return estimate_sigma(image[..., 0] if image.ndim == 3 and is_gray(image) else image, peak)
 
 
-def _steps(source: Array, target: Array, net: Denoiser, sigma: Sigma | None) -> list[_Step]:
+def _steps(net: Denoiser, source: Array, target: Array, peak: float, sigma: Sigma | None) -> list[_Step]:
     """All channels at once, or one by one where the network is for gray images."""
     channels = source.shape[2]
     if sigma is None:
@@ -174,5 +155,5 @@ def _steps(source: Array, target: Array, net: Denoiser, sigma: Sigma | None) -> 
         else:
             levels = [given if given.ndim == 2 else float(np.sqrt(np.square(given).mean()))] * channels
     if net.channels == 1:
-        return [_Step(source[..., c : c + 1], target[..., c : c + 1], level) for c, level in enumerate(levels)]
-    return [_Step(source, target, levels[0])]
+        return [_Step(net, source[..., c : c + 1], target[..., c : c + 1], peak, v) for c, v in enumerate(levels)]
+    return [_Step(net, source, target, peak, levels[0])]

@@ -11,14 +11,22 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from n3net.matching.images import Matching, Pads
 from n3net.models.folding import fold_batch_norm
 from n3net.nn import N3Block2d
+
+Array = npt.NDArray[Any]
+Part = tuple[slice, slice]  # rows and columns
+Progress = Callable[[int, int], None]  # pixels done, pixels in all
 
 MEMORY = 800 * 2**20  # bytes that the activations of a tile may need
 
@@ -33,12 +41,12 @@ class Tile:
         pads: zeros (left, right, top, bottom) that place the crop on the image's patch grid; None without N3 blocks.
     """
 
-    core: tuple[slice, slice]
-    crop: tuple[slice, slice]
+    core: Part
+    crop: Part
     pads: Pads | None
 
     @property
-    def inner(self) -> tuple[slice, slice]:
+    def inner(self) -> Part:
         """The core within the crop."""
         return tuple(  # type: ignore[return-value]
             slice(core.start - crop.start, core.stop - crop.start)
@@ -56,6 +64,66 @@ def prepare(model: nn.Module, device: str | torch.device = "cpu") -> nn.Module:
     folded = fold_batch_norm(model).to(device).requires_grad_(False)
     folded.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return folded
+
+
+def run(
+    net: nn.Module,
+    size: tuple[int, int],
+    read: Callable[[Part], Sequence[Array]],
+    write: Callable[[Part, Array], None],
+    *,
+    forward: Callable[..., Tensor] | None = None,
+    tile: int | None = None,
+    device: str | torch.device = "cpu",
+    progress: Progress | None = None,
+) -> None:
+    """Run a network on an image, tile by tile.
+
+    Args:
+        net: as :func:`prepare` makes it; tiles are those of :func:`split`.
+        size: height and width of the image.
+        read: rows and columns -> the network's inputs there, (h, w, C) each, float32. An image with fewer patches than
+            the network looks for is read as a whole and mirrored at its lower and right border.
+        write: is given rows and columns and the network's output there, (h, w, C).
+        forward: called with the inputs (1, C, h, w), by default the network, and with ``pads`` where there are N3
+            blocks.
+        tile, device: see :func:`split` and :func:`prepare`.
+        progress: called after each tile.
+    """
+    needed = smallest_size(net, *size)
+    if needed != size:
+        enlarged = [_mirrored(pixels, needed) for pixels in read((slice(0, size[0]), slice(0, size[1])))]
+        read = lambda part: [pixels[part] for pixels in enlarged]  # noqa: E731
+    tiles = split(net, *needed, tile)
+    total, done = sum(t.pixels for t in tiles), 0
+    for part in tiles:
+        inputs = [torch.from_numpy(np.ascontiguousarray(a, np.float32)) for a in read(part.crop)]  # (h, w, C)
+        planes = [
+            x.permute(2, 0, 1)[None].to(device).contiguous(memory_format=torch.channels_last) for x in inputs
+        ]  # (1, C, h, w)
+        with torch.inference_mode():
+            out = (forward or net)(*planes, **({} if part.pads is None else {"pads": part.pads}))
+        rows, cols = (slice(core.start, min(core.stop, side)) for core, side in zip(part.core, size, strict=True))
+        inner = out[0, :, part.inner[0], part.inner[1]][:, : rows.stop - rows.start, : cols.stop - cols.start]
+        if inner.numel():
+            write((rows, cols), inner.permute(1, 2, 0).cpu().numpy())
+        done += part.pixels
+        if progress is not None:
+            progress(done, total)
+
+
+def place(target: Array, part: Part, values: Array, peak: float) -> None:
+    """Put values of [0, 1] into an image of any type, rounded and clipped where it is one of integers."""
+    scaled = values * np.float32(peak)
+    if np.issubdtype(target.dtype, np.integer):
+        np.clip(np.rint(scaled, out=scaled), 0, peak, out=scaled)
+    target[part] = scaled
+
+
+def _mirrored(image: Array, size: tuple[int, int]) -> Array:
+    """Continued at the lower and right border."""
+    more = [(0, wanted - side) for wanted, side in zip(size, image.shape, strict=False)]
+    return np.pad(image, [*more, (0, 0)], mode="symmetric")
 
 
 def split(model: nn.Module, height: int, width: int, tile: int | None = None, memory: int = MEMORY) -> list[Tile]:

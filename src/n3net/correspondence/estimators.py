@@ -23,7 +23,7 @@ THRESHOLD = (
 CONFIDENCE = 0.999
 MINIMUM = 5  # matches without which there is no estimate
 SHARE = 0.9  # of the inliers that a plane or a rotation must explain to be the whole explanation
-TOLERANCE = 3 * THRESHOLD  # of that explanation
+TOLERANCE = 2 * THRESHOLD  # of that explanation
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Pose:
         translation: t, (3,), of length 1 since two images do not tell the scale; 0 where the camera only turned.
         essential: E = [t]x R, (3, 3), of norm 1, with ``x1' E x0 = 0``.
         inliers: (N,) true for the matches that agree with it.
-        motion: "general"; "plane" if the inliers lie on one, where a second pose fits as well; "rotation" if the camera
+        motion: "general"; "plane" if nearly all inliers lie on one, where a second pose may fit as well; "rotation" if the camera
             turned and did not move, or the images are the same.
     """
 

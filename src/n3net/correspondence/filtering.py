@@ -135,7 +135,7 @@ def _notes(pair: Pair, kept: Array, pose: Pose | None) -> list[str]:
             "the camera turned but did not move, or the images are the same: the translation is not determined"
         )
     if pose.motion == "plane":
-        notes.append("the matches lie on a plane: a second pose fits as well as the one that is given")
+        notes.append("nearly all matches lie on a plane: a second pose may fit as well as the one that is given")
     inliers = int(pose.inliers.sum())
     if inliers < TRUSTED:
         notes.append(f"only {inliers} matches agree with the pose: do not rely on it")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,27 +103,27 @@ def fallback(width: int, height: int) -> Intrinsics:
     return Intrinsics(_matrix(max(width, height), width / 2, height / 2), FALLBACK, known=False)
 
 
-def from_file(path: str | Path, width: int, height: int, name: str = "") -> Intrinsics:
+def from_file(path: str | Path, size: tuple[int, int] | None = None, name: str = "") -> Intrinsics:
     """From a file with K.
 
     Args:
         path: ``.json`` with a matrix, {"K": matrix}, or {"images": {name: {"K": matrix}}}; beside K, "width" and
             "height" may say for which size it holds. ``.npy`` or ``.npz`` (the array ``K``, or the only one). Otherwise
             text with nine numbers. The image is meant upright, as its EXIF orientation says.
-        width, height: of the image.
+        size: width and height of the image: where the file states another one, K is scaled.
         name: of the image's file, for files with many.
     """
     path = Path(path)
     try:
         if path.stat().st_size > MAX_BYTES:
             raise UserError(f"{path}: {path.stat().st_size} bytes are too many for a file with K")
-        value, size = _parse(path, name)
+        value, stated = _parse(path, name)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}") from None
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise UserError(f"{path}: no K in it ({error}); expected 3 x 3 numbers as JSON, npy, npz or text") from None
     found = from_matrix(value, str(path))
-    return found if size is None else _resized(found, size, (width, height))
+    return found if size is None or stated is None else _resized(found, stated, size)
 
 
 def _parse(path: Path, name: str) -> tuple[Any, tuple[int, int] | None]:
@@ -158,6 +159,55 @@ def _resized(found: Intrinsics, stated: tuple[int, int], size: tuple[int, int]) 
     k[1] *= y
     k[:2, 2] -= 0.5
     return Intrinsics(k, f"{found.source}, scaled from {stated[0]} x {stated[1]}")
+
+
+@dataclass(frozen=True)
+class Cameras:
+    """What a person says about the cameras of two images, in one of three ways: once for both, or once for each.
+
+    Args:
+        files: with K, see :func:`from_file`.
+        focal: lengths in pixels, or as "28mm" on 35 mm film.
+        fov: degrees, along the longer side.
+    """
+
+    files: Sequence[Path] = ()
+    focal: Sequence[str] = ()
+    fov: Sequence[float] = ()
+
+    def __post_init__(self) -> None:
+        given = [values for values in (self.files, self.focal, self.fov) if values]
+        if len(given) > 1:
+            raise UserError("--intrinsics, --focal and --fov are three ways to say the same: give one of them")
+        if given and len(given[0]) > 2:
+            raise UserError(
+                f"the camera of two images was given {len(given[0])} times: expected once, or once for each"
+            )
+
+    @property
+    def differ(self) -> bool:
+        """Whether each image has its own."""
+        return 2 in map(len, (self.files, self.focal, self.fov))
+
+    def of(self, which: int, size: tuple[int, int] | None, name: str = "") -> Intrinsics | None:
+        """The camera of the first or second image, None if nothing was said; ``size`` is needed for all but files."""
+        if self.files:
+            return from_file(self.files[min(which, len(self.files) - 1)], size, name)
+        if size is None:
+            raise ValueError("size: a focal length and a field of view need it")
+        if self.focal:
+            return _parse_focal(self.focal[min(which, len(self.focal) - 1)], *size)
+        return from_fov(self.fov[min(which, len(self.fov) - 1)], *size) if self.fov else None
+
+
+def _parse_focal(text: str, width: int, height: int) -> Intrinsics:
+    number = text.strip().lower()
+    try:
+        if number.endswith("mm"):
+            return from_film(float(number[:-2]), width, height)
+        return from_focal(float(number.removesuffix("px")), width, height)
+    except ValueError:
+        raise UserError(f"focal length: expected pixels like 1200, or like 28mm on 35 mm film, got {text!r}") from None
 
 
 def _matrix(focal: float, x: float, y: float) -> npt.NDArray[np.float64]:

@@ -1,0 +1,257 @@
+"""Drop-ins for other libraries: OpenCV's DMatch, tensors as kornia has them, COLMAP databases through pycolmap."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from n3net.correspondence.estimators import Pose
+from n3net.correspondence.filtering import Filtered, filter_pair, resolve, score
+from n3net.correspondence.intrinsics import from_matrix
+from n3net.correspondence.matchfile import Pair
+from n3net.correspondence.matching import Matches, View
+from n3net.errors import UserError
+from n3net.files import refuse_existing
+
+Array = npt.NDArray[Any]
+Model = str | Path | nn.Module | None
+
+CORNER = 0.5  # COLMAP's coordinates begin at the corner of the first pixel, ours in its centre
+
+
+def filter_opencv(
+    keypoints0: Sequence[Any],
+    keypoints1: Sequence[Any],
+    matches: Sequence[Any],
+    k0: Array,
+    k1: Array,
+    *,
+    mutual: bool = False,
+    model: Model = None,
+) -> list[Any]:
+    """The good ones among OpenCV's matches.
+
+    Args:
+        keypoints0, keypoints1: ``cv2.KeyPoint`` of both images.
+        matches: ``cv2.DMatch`` as ``match`` gives them, or sequences of the two best as ``knnMatch(k=2)`` does; the
+            latter tell the network how distinct a match is. ``queryIdx`` is of the first image.
+        k0, k1: cameras, (3, 3).
+        mutual: whether all matches are each other's nearest, as of ``cv2.BFMatcher(crossCheck=True)``.
+        model: network for matches, name or file; by default the weights "match".
+
+    Returns:
+        A list of ``cv2.DMatch``, in the order they were given.
+    """
+    groups = [list(m) if isinstance(m, Sequence) else [m] for m in matches]
+    groups = [group for group in groups if group]
+    best = [group[0] for group in groups]
+    points0 = np.array([keypoints0[m.queryIdx].pt for m in best], np.float64).reshape(-1, 2)
+    points1 = np.array([keypoints1[m.trainIdx].pt for m in best], np.float64).reshape(-1, 2)
+    ratio = np.array([g[0].distance / max(g[1].distance, 1e-12) if len(g) > 1 else 1.0 for g in groups], np.float32)
+    x0, x1 = from_matrix(k0, "k0").calibrate(points0), from_matrix(k1, "k1").calibrate(points1)
+    kept = score(Pair(x0, x1, np.minimum(ratio, 1), _all_or_unknown(mutual, len(best))), resolve(model)) >= 0
+    return [m for m, good in zip(best, kept, strict=True) if good]
+
+
+def filter_tensors(
+    distances: Tensor,
+    indices: Tensor,
+    keypoints0: Tensor,
+    keypoints1: Tensor,
+    k0: Tensor,
+    k1: Tensor,
+    *,
+    ratios: bool = False,
+    mutual: bool = False,
+    model: Model = None,
+) -> tuple[Tensor, Tensor]:
+    """The good ones among matches as kornia's matchers return them, in the same form and on the same device.
+
+    Args:
+        distances: (M, 1) of ``kornia.feature.match_nn`` and the like.
+        indices: (M, 2) numbers of keypoints.
+        keypoints0, keypoints1: pixels, (n, 2) or (1, n, 2), or local affine frames (1, n, 2, 3), whose last columns
+            they are.
+        k0, k1: cameras, (3, 3) or (1, 3, 3).
+        ratios: whether the distances are ratios of the best to the second best, as of ``match_snn``, ``match_smnn``.
+        mutual: whether all matches are each other's nearest, as of ``match_mnn``, ``match_smnn``.
+        model: network for matches, name or file; by default the weights "match".
+    """
+    x = [
+        from_matrix(k.detach().cpu().reshape(3, 3).numpy(), "k").calibrate(_centers(kp)[i].detach().cpu().numpy())
+        for k, kp, i in ((k0, keypoints0, indices[:, 0]), (k1, keypoints1, indices[:, 1]))
+    ]
+    ratio = distances.detach().cpu().float().reshape(-1).numpy() if ratios else None
+    scores = score(Pair(x[0], x[1], ratio, _all_or_unknown(mutual, len(x[0]))), resolve(model))
+    kept = torch.from_numpy(scores >= 0).to(indices.device)
+    return distances[kept], indices[kept]
+
+
+def _all_or_unknown(mutual: bool, count: int) -> npt.NDArray[np.bool_] | None:
+    return np.ones(count, bool) if mutual else None
+
+
+def _centers(keypoints: Tensor) -> Tensor:
+    """(n, 2) pixels of points or frames."""
+    points = keypoints[..., 2] if keypoints.dim() >= 3 and keypoints.shape[-2:] == (2, 3) else keypoints
+    if points.shape[-1] != 2 or points.dim() - 2 not in (0, 1) or (points.dim() == 3 and points.shape[0] != 1):
+        raise ValueError(f"keypoints: expected shape (n, 2), (1, n, 2) or (1, n, 2, 3), got {tuple(keypoints.shape)}")
+    return points.reshape(-1, 2)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What became of a pair of images in a database."""
+
+    images: tuple[str, str]
+    matches: int
+    kept: int
+    inliers: int
+
+
+def write_database(path: str | Path, results: Iterable[Matches], force: bool = False) -> int:
+    """Write a COLMAP database with images, cameras, keypoints, kept matches and verified two-view geometries.
+
+    The cameras are as they were used; COLMAP's mapper can refine them. Images are told apart by name and must have the
+    same keypoints in all results. Pairs are stored in the order of COLMAP's numbers of their images.
+
+    Returns:
+        Pairs written.
+    """
+    count = 0
+    with _new_database(Path(path), force) as database:
+        images: dict[str, tuple[int, View]] = {}
+        pairs: set[tuple[int, int]] = set()
+        for matches in results:
+            numbers = []
+            for view in matches.views:
+                if view.name not in images:
+                    images[view.name] = (_add_image(database, view), view)
+                number, known = images[view.name]
+                if not np.array_equal(known.keypoints, view.keypoints):
+                    raise UserError(f"{view.name}: its keypoints are not the same in all pairs; match them in one run")
+                numbers.append(number)
+            first, second = numbers
+            if first == second or (min(numbers), max(numbers)) in pairs:
+                continue  # a database has one entry for a pair, whatever its order
+            pairs.add((min(numbers), max(numbers)))
+            _add_pair(database, first, second, matches.index, matches.result)
+            count += 1
+    return count
+
+
+def filter_database(
+    source: str | Path, target: str | Path, model: Model = None, *, estimator: str = "magsac", force: bool = False
+) -> Iterator[Counts]:
+    """Copy a COLMAP database, with the good ones of its matches and with two-view geometries that fit to them.
+
+    Keypoints and cameras, of whatever model, are COLMAP's own; it has to know them, so run its feature extractor and
+    matcher before. Pairs are yielded as they are done; the file appears under its name at the end.
+    """
+    pycolmap = _pycolmap()
+    source, target = Path(source), Path(target)
+    if not source.is_file():
+        raise UserError(f"{source}: there is no such file")
+    with source.open("rb") as file:
+        if file.read(15) != b"SQLite format 3":
+            raise UserError(f"{source}: not a COLMAP database")
+    net = resolve(model)
+    with _new_database(target, force, source) as database:
+        try:
+            images = {image.image_id: image for image in database.read_all_images()}
+            cameras = {camera.camera_id: camera for camera in database.read_all_cameras()}
+            numbers, tables = database.read_all_matches()
+            database.clear_matches()
+            database.clear_two_view_geometries()
+            for number, table in zip(numbers, tables, strict=True):
+                ids = pycolmap.pair_id_to_image_pair(number)
+                x = [_unproject(database, cameras[images[i].camera_id], i, table[:, n]) for n, i in enumerate(ids)]
+                result = filter_pair(Pair(x[0], x[1]), net, estimator=estimator)
+                _add_pair(database, ids[0], ids[1], table, result)
+                inliers = 0 if result.pose is None else int(result.pose.inliers.sum())
+                names = (images[ids[0]].name, images[ids[1]].name)
+                yield Counts(names, len(table), int(result.kept.sum()), inliers)
+        except (RuntimeError, ValueError, IndexError, KeyError) as error:
+            raise UserError(f"{source}: pycolmap cannot work with this database ({error})") from None
+
+
+def _pycolmap() -> Any:
+    try:
+        import pycolmap
+    except ImportError:
+        raise UserError("COLMAP databases need pycolmap: pip install 'n3net[colmap]'") from None
+    return pycolmap
+
+
+@contextmanager
+def _new_database(path: Path, force: bool, template: Path | None = None) -> Iterator[Any]:
+    """A database that appears under its name when it is complete."""
+    pycolmap = _pycolmap()
+    refuse_existing(path, force)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
+    try:
+        if template is not None:
+            shutil.copyfile(template, part)
+        with pycolmap.Database.open(str(part)) as database:
+            yield database
+        refuse_existing(path, force)
+        part.replace(path)
+    finally:
+        for leftover in path.parent.glob(f"{part.name}*"):  # SQLite keeps journals beside its files
+            leftover.unlink(missing_ok=True)
+
+
+def _add_image(database: Any, view: View) -> int:
+    """An image with a camera of its own, as COLMAP's rigs and frames want it."""
+    pycolmap = _pycolmap()
+    k = view.camera.k
+    params = [k[0, 0], k[1, 1], k[0, 2] + CORNER, k[1, 2] + CORNER]
+    camera = pycolmap.Camera(model="PINHOLE", width=view.size[0], height=view.size[1], params=params)
+    camera.has_prior_focal_length = view.camera.known
+    camera.camera_id = database.write_camera(camera)
+    image = pycolmap.Image(name=view.name, camera_id=camera.camera_id)
+    image.image_id = database.write_image(image)
+    rig = pycolmap.Rig()
+    rig.add_ref_sensor(camera.sensor_id)
+    rig.rig_id = database.write_rig(rig)
+    frame = pycolmap.Frame()
+    frame.rig_id = rig.rig_id
+    frame.add_data_id(image.data_id)
+    database.write_frame(frame)
+    database.write_keypoints(image.image_id, np.ascontiguousarray(view.keypoints + CORNER, np.float32))
+    return int(image.image_id)
+
+
+def _add_pair(database: Any, first: int, second: int, index: Array, result: Filtered) -> None:
+    index = index.astype(np.uint32)
+    database.write_matches(first, second, index[result.kept])
+    if result.pose is not None:
+        database.write_two_view_geometry(first, second, _geometry(result.pose, index))
+
+
+def _geometry(pose: Pose, index: Array) -> Any:
+    pycolmap = _pycolmap()
+    kinds = pycolmap.TwoViewGeometryConfiguration
+    geometry = pycolmap.TwoViewGeometry()
+    geometry.config = {"general": kinds.CALIBRATED, "plane": kinds.PLANAR, "rotation": kinds.PANORAMIC}[pose.motion]
+    geometry.E = pose.essential
+    geometry.cam2_from_cam1 = pycolmap.Rigid3d(pycolmap.Rotation3d(pose.rotation), pose.translation)
+    geometry.inlier_matches = index[pose.inliers]
+    return geometry
+
+
+def _unproject(database: Any, camera: Any, image: int, numbers: Array) -> npt.NDArray[np.float32]:
+    """Keypoints in calibrated coordinates, lens distortion removed."""
+    points = database.read_keypoints(image)[:, :2][numbers].astype(np.float64)
+    return np.asarray(camera.cam_from_img(points), np.float32).reshape(-1, 2)

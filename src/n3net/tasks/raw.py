@@ -16,6 +16,7 @@ from n3net.models.raw import RawDenoiser
 from n3net.raw.noise import NoiseLevel, heteroscedastic, variance
 from n3net.raw.simulation import PATTERNS, Scene, draw_level, draw_scene
 from n3net.tasks import Task, data_root
+from n3net.tasks.gaussian import LOSS_PIXELS
 from n3net.training.data import Batch, Images, choose, random_crop
 
 LEVELS = {"low": NoiseLevel(3e-4, 1e-6), "middle": NoiseLevel(3e-3, 2e-5), "high": NoiseLevel(3e-2, 4e-4)}
@@ -120,8 +121,8 @@ class RawDenoising(Task):
         relative = errors / variance(clean, a, b).flatten(1).mean(1)  # (B,), part of the noise that is left
         removed = -10 * relative.detach().clamp(min=1e-6).log10().mean()
         if self.options.loss == "relative":
-            return (relative + LEAST).log().mean(), {"gain": removed}
-        return 0.5 * 1600 * errors.mean(), {"gain": removed}
+            return (relative / LEAST).log1p().mean(), {"gain": removed}
+        return 0.5 * LOSS_PIXELS * errors.mean(), {"gain": removed}
 
     @property
     def validation_count(self) -> int:

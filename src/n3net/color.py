@@ -38,6 +38,11 @@ def luminance(image: Array) -> Array:
     return image @ _MATRIX[0].astype(image.dtype) + image.dtype.type(_OFFSET[0])
 
 
+def gray_levels(y: Array) -> Array:
+    """The gray image (H, W) in [0, 1] whose luminance this is."""
+    return (y - y.dtype.type(_OFFSET[0])) / y.dtype.type(_MATRIX[0].sum())
+
+
 def rgb_to_ycbcr_tensor(x: Tensor) -> Tensor:
     """The same for tensors (..., 3, H, W), differentiable."""
     return _mix(x, _MATRIX) + _column(x, _OFFSET)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from n3net.images.picture import peak_of
-from n3net.inference import Array, Part, Progress, place, prepare, run
+from n3net.inference import Array, Part, Progress, load_for, place, prepare, run
 from n3net.noise import estimate_sigma
 
 if TYPE_CHECKING:
@@ -98,17 +98,9 @@ def is_gray(image: Array) -> bool:
 
 def resolve(model: str | Path | nn.Module | None, gray: bool) -> Denoiser:
     """The model itself, by name or file, or the default one."""
-    if model is None:
-        model = GRAY if gray else COLOR
-    if not isinstance(model, nn.Module):
-        import n3net
+    from n3net.models import Denoiser
 
-        model = n3net.load(model)
-    if not hasattr(model, "channels") or not hasattr(model, "noise_map"):
-        raise TypeError(
-            f"model: expected a Denoiser, a name or a file, got {type(model).__name__}; see n3net.models.Denoiser"
-        )
-    return model  # type: ignore[return-value]
+    return load_for("denoising", (GRAY if gray else COLOR) if model is None else model, Denoiser)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from n3net.errors import UserError
 from n3net.matching.images import Matching, Pads
 from n3net.models.folding import fold_batch_norm
 from n3net.nn import N3Block2d
@@ -57,6 +59,23 @@ class Tile:
     def pixels(self) -> int:
         """What the tile costs."""
         return math.prod(part.stop - part.start for part in self.crop)
+
+
+def load_for(task: str, model: str | Path | nn.Module, kind: type) -> Any:
+    """A model of some kind: the module itself, or what :func:`n3net.load` takes."""
+    if isinstance(model, nn.Module):
+        if not isinstance(model, kind):
+            raise TypeError(
+                f"model: expected a {kind.__name__}, a name or a file, got {type(model).__name__}; "
+                f"see n3net.models.{kind.__name__}"
+            )
+        return model
+    from n3net.weights import load
+
+    loaded: Any = load(model)
+    if not isinstance(loaded, kind):
+        raise UserError(f"{model}: a {loaded.recipe.name}, which is not for {task}")
+    return loaded
 
 
 def prepare(model: nn.Module, device: str | torch.device = "cpu") -> nn.Module:

@@ -12,6 +12,8 @@ from typer.core import TyperGroup
 # Command -> (module with a function `command` or a typer app `app`, what `n3net --help` says of it).
 COMMANDS = {
     "denoise": ("n3net.cli.denoise", "Remove noise from image files."),
+    "match": ("n3net.cli.match", "Match two photographs: correct matches, the relative pose, a picture."),
+    "filter": ("n3net.cli.filter", "Tell right matches from wrong ones, whatever found them."),
     "train": ("n3net.cli.train", "Train a network, or go on training it."),
     "models": ("n3net.cli.models", "List the networks: size, and the paper's row they stand for."),
     "weights": ("n3net.cli.weights", "List, inspect, import, verify or fetch trained weights."),

@@ -35,8 +35,8 @@ class Pose:
         translation: t, (3,), of length 1 since two images do not tell the scale; 0 where the camera only turned.
         essential: E = [t]x R, (3, 3), of norm 1, with ``x1' E x0 = 0``.
         inliers: (N,) true for the matches that agree with it.
-        motion: "general"; "plane" if nearly all inliers lie on one, where a second pose may fit as well; "rotation" if the camera
-            turned and did not move, or the images are the same.
+        motion: "general"; "plane" if nearly all inliers lie on one, where a second pose may fit as well; "rotation" if
+            the camera turned and did not move, or the images are the same.
     """
 
     rotation: Array
@@ -57,8 +57,7 @@ def estimate(x0: Array, x1: Array, method: str = "ransac", threshold: float = TH
         method: one of :data:`ESTIMATORS`.
         threshold: largest distance to the epipolar line of a match that agrees.
     """
-    if method not in ESTIMATORS:
-        raise UserError(f"there is no estimator {method!r}; there are {', '.join(ESTIMATORS)}")
+    check(method)
     if len(x0) < MINIMUM:
         return None
     x0, x1 = (np.ascontiguousarray(x, np.float64) for x in (x0, x1))
@@ -67,6 +66,15 @@ def estimate(x0: Array, x1: Array, method: str = "ransac", threshold: float = TH
         return None
     rotation, translation, inliers = found
     return Pose(rotation, translation, essential(rotation, translation), inliers.astype(bool))
+
+
+def check(method: str) -> None:
+    """Say so if there is no such estimator, or its library is not installed."""
+    if method not in ESTIMATORS:
+        raise UserError(f"there is no estimator {method!r}; there are {', '.join(ESTIMATORS)}")
+    if method not in available():
+        extra = "poselib" if method == "poselib" else "match"
+        raise UserError(f"the estimator {method} needs a package: pip install 'n3net[{extra}]'")
 
 
 def available() -> list[str]:
@@ -93,10 +101,8 @@ def _opencv(flag: str) -> Estimator:
 
 
 def _poselib(x0: Array, x1: Array, threshold: float) -> tuple[Array, Array, Array] | None:
-    try:
-        import poselib
-    except ImportError:
-        raise UserError("the estimator poselib needs a package: pip install 'n3net[poselib]'") from None
+    import poselib
+
     camera = {"model": "SIMPLE_PINHOLE", "width": 0, "height": 0, "params": [1.0, 0.0, 0.0]}
     options = {"max_epipolar_error": threshold, "success_prob": CONFIDENCE}
     pose, info = poselib.estimate_relative_pose(x0, x1, camera, camera, options)

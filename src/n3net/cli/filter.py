@@ -1,0 +1,104 @@
+"""n3net filter: matches of any matcher in, the good ones and a pose out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from n3net.errors import UserError
+
+
+def command(
+    matches: Annotated[Path, typer.Argument(help="An npz file with matches, or a COLMAP database (.db).")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="File to write. (default: NAME-filtered beside it)")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Weights by name or file. (default: 'match')")] = None,
+    estimator: Annotated[str, typer.Option(help="Of the pose: ransac, magsac, poselib.")] = "ransac",
+    threshold: Annotated[
+        float, typer.Option(min=1e-9, help="Distance to the epipolar line, in focal lengths, of matches that agree.")
+    ] = 1e-3,
+    intrinsics: Annotated[
+        list[Path] | None, typer.Option(help="File with K (JSON, npy, npz, text). Twice, if the cameras differ.")
+    ] = None,
+    focal: Annotated[
+        list[str] | None, typer.Option(help="Focal length in pixels, or as 28mm on 35 mm film. Once or twice.")
+    ] = None,
+    fov: Annotated[
+        list[float] | None, typer.Option(help="Field of view along the longer side, in degrees. Once or twice.")
+    ] = None,
+    size: Annotated[
+        list[str] | None, typer.Option(help="Of the images, as 1024x768, if the file does not tell. Once or twice.")
+    ] = None,
+    json: Annotated[Path | None, typer.Option(help="Write counts and the pose to this file, too.")] = None,
+    force: Annotated[bool, typer.Option("-f", "--force", help="Replace outputs that exist.")] = False,
+    device: Annotated[str, typer.Option(help="Where the network runs: cpu, cuda, mps.")] = "cpu",
+) -> None:
+    """Tell right matches from wrong ones, whatever found them.
+
+    n3net filter matches.npz --focal 1200 --size 1920x1080
+
+    n3net filter database.db -o filtered.db
+
+    An npz file has calibrated coordinates (x0, x1), points in pixels (points0, points1), or keypoints0, keypoints1 and
+    matches; if they are known also ratio, mutual, K0, K1, size0, size1. The output has all of that, and scores, kept,
+    inliers, rotation, translation, essential.
+    """
+    from n3net.cli.denoise import _check_device
+    from n3net.cli.match import describe
+    from n3net.correspondence.arrays import write_arrays
+    from n3net.correspondence.estimators import check
+    from n3net.correspondence.filtering import filter_pair, resolve
+    from n3net.correspondence.foreign import read_foreign
+    from n3net.correspondence.intrinsics import Cameras
+    from n3net.correspondence.results import filtered_arrays, filtered_document, save_json
+    from n3net.files import refuse_existing
+
+    cameras = Cameras(intrinsics or (), focal or (), fov or ())
+    sizes = [_size(text) for text in size or ()]
+    target = output or matches.with_name(f"{matches.stem}-filtered{matches.suffix}")
+    for path in (target, json):
+        refuse_existing(path, force)
+    check(estimator)
+    _check_device(device)
+    net = resolve(model)
+    if matches.suffix == ".db":
+        if intrinsics or focal or fov or size or json:
+            raise UserError("a COLMAP database has its own cameras and sizes; --json is for npz files")
+        _filter_database(matches, target, net, estimator, force)
+        return
+    foreign = read_foreign(matches, cameras, sizes)
+    result = filter_pair(foreign.pair, net, estimator=estimator, threshold=threshold, device=device)
+    content = filtered_document(result)
+    notes = [*(f"camera {i}: {c.source}" for i, c in enumerate(foreign.cameras or ())), *result.notes]
+    write_arrays(target, foreign.arrays | filtered_arrays(result), force)
+    if json is not None:
+        save_json(json, content | {"notes": notes}, force)
+    counts = f"{content['matches']} matches, {content['kept']} kept, {content['inliers']} agree"
+    typer.echo(f"{matches} -> {target}  {counts}, {result.seconds['scoring']:.2f} s of scoring")
+    if result.pose is not None:
+        typer.echo(f"  pose: {describe(result.pose)}")
+    for note in notes:
+        typer.echo(f"  {note}")
+
+
+def _size(text: str) -> tuple[int, int]:
+    try:
+        width, height = (int(number) for number in text.lower().split("x"))
+    except ValueError:
+        raise UserError(f"--size: expected WIDTHxHEIGHT like 1024x768, got {text!r}") from None
+    if min(width, height) < 1:
+        raise UserError(f"--size: expected positive numbers, got {text!r}")
+    return width, height
+
+
+def _filter_database(source: Path, target: Path, net: object, estimator: str, force: bool) -> None:
+    from n3net.correspondence.adapters import filter_database
+
+    pairs = list(filter_database(source, target, net, estimator=estimator, force=force))  # type: ignore[arg-type]
+    for pair in pairs:
+        counts = f"{pair.matches} matches, {pair.kept} kept, {pair.inliers} agree"
+        typer.echo(f"{' '.join(pair.images)}  {counts}")
+    typer.echo(f"{source} -> {target}  {len(pairs)} pairs")

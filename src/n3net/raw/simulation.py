@@ -66,3 +66,9 @@ def draw_level(
     """A noise level of the 2018 program: log10 a ~ U(-4, -1), log10 b = log10 a - 2.3 + U(-1.3, 1.3)."""
     log = rng.uniform(*log_a)
     return NoiseLevel(float(10**log), float(10 ** (log + log_ratio + rng.uniform(-spread, spread))))
+
+
+# What validation and `n3net eval raw` measure at: a daylight scene, and noise from a good camera's at ISO 800 or so to
+# more than any of today's has.
+SCENE = Scene(0.625, 2.2, (2.0, 1.6))
+LEVELS = {"low": NoiseLevel(3e-4, 1e-6), "middle": NoiseLevel(3e-3, 2e-5), "high": NoiseLevel(3e-2, 4e-4)}

@@ -71,6 +71,61 @@ def gaussian(
         write(html, page(report, seen))
 
 
+@app.command()
+def correspondence(
+    data: Annotated[list[Path], typer.Option(help="File of matches (.pairs), or directory of them. Repeatable.")],
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="Weights by name or file, or LABEL=WEIGHTS. Repeatable. (default: 'match')"),
+    ] = None,
+    estimator: Annotated[
+        list[str] | None, typer.Option(help="ransac, magsac, poselib. Repeatable. (default: all that are installed)")
+    ] = None,
+    json: Annotated[Path | None, typer.Option(help="Write all figures to this file.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write tables to this file.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first pairs of each file.")] = None,
+) -> None:
+    """Filter matches of image pairs with known poses, and estimate the poses from those that are kept.
+
+    The same pairs are measured with all matches, ratio test, ratio test and mutual check, the weights 'cnnet' if they
+    are there, and perfect labels. Weights given under the same label, as of several seeds, are averaged.
+
+    n3net eval correspondence --model match --data castle-P30.pairs --json out.json
+
+    n3net eval correspondence --model n3=a.safetensors --model n3=b.safetensors --model cn=c.safetensors --data DIR
+    """
+    from n3net.correspondence import estimators
+    from n3net.correspondence.filtering import MODEL
+    from n3net.evaluation import correspondence as protocol
+    from n3net.evaluation.report import write
+    from n3net.weights import available
+
+    names = model or [MODEL]
+    if protocol.CNNET in available() and protocol.CNNET not in names:
+        names = [*names, protocol.CNNET]
+    chosen = list(dict.fromkeys(estimator or estimators.available()))
+    for name in chosen or ["ransac"]:
+        estimators.check(name)
+    networks = [protocol.network(name) for name in names]
+    methods = [*networks, *protocol.BASELINES]
+    sets = protocol.pair_sets(data, limit)
+    rows: list[protocol.Row] = []
+    with progress_bar() as bar:
+        task = bar.add_task("", total=sum(s.count for s in sets) * len(methods))
+        for pairs in sets:
+            rows += protocol.evaluate(
+                methods, pairs, chosen, lambda what: bar.update(task, advance=1, description=what)
+            )
+    report = protocol.report(rows, methods, networks[0].name)
+    table = f"{protocol.markdown(report['results'])}\n\n{protocol.markdown_differences(report['differences'])}"
+    typer.echo(table)
+    if json:
+        write(json, report)
+    if markdown:
+        how = "\n".join(f"- {key}: {text}" for key, text in protocol.PROTOCOL.items())
+        write(markdown, f"{table}\n\n{how}")
+
+
 def progress_bar() -> Progress:
     """On stderr, so that stdout is the result alone."""
     from rich.console import Console

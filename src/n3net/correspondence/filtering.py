@@ -23,7 +23,7 @@ Array = npt.NDArray[Any]
 MODEL = "match"  # name of the weights that are used by default
 FEWEST = 8  # matches that a network can tell anything about: fewer determine no essential matrix
 FARTHEST = 20  # coordinates beyond it, 87 degrees off the axis, are taken for an accident
-TRUSTED = 20  # inliers below which a pose comes with a warning
+TRUSTED, TRUSTED_SHARE = 20, 0.1  # inliers, and their share of the kept, below which a pose comes with a warning
 
 
 @dataclass(frozen=True)
@@ -137,6 +137,6 @@ def _notes(pair: Pair, kept: Array, pose: Pose | None) -> list[str]:
     if pose.motion == "plane":
         notes.append("nearly all matches lie on a plane: a second pose may fit as well as the one that is given")
     inliers = int(pose.inliers.sum())
-    if inliers < TRUSTED:
-        notes.append(f"only {inliers} matches agree with the pose: do not rely on it")
+    if inliers < max(TRUSTED, TRUSTED_SHARE * int(kept.sum())):
+        notes.append(f"only {inliers} of {int(kept.sum())} kept matches agree with the pose: do not rely on it")
     return notes

@@ -37,10 +37,10 @@ def draw(matches: Matches, image0: Array, image1: Array) -> Image.Image:
     lines = np.hstack(ends)
     usable = np.isfinite(lines).all(1)
     for chosen, color, width, strength in (
-        (usable & ~matches.kept, RED, 1, _strength(int((~matches.kept).sum()), 0.5)),
-        (usable & matches.kept, GREEN, 2, _strength(int(matches.kept.sum()), 0.9)),
+        (usable & ~matches.kept, RED, 1, 0.5),
+        (usable & matches.kept, GREEN, 3, 0.9),
     ):
-        mask = _mask(size, lines[chosen], width, strength)
+        mask = _mask(size, lines[chosen], width, strength * _fading(int(chosen.sum())))
         sheet.paste(color, (0, 0), mask)
     _caption(sheet, matches, top)
     return sheet
@@ -58,21 +58,21 @@ def _photo(image: Array) -> Image.Image:
     return photo.point(lambda v: 70 + v * 0.7).convert("RGB")
 
 
-def _strength(count: int, most: float) -> float:
-    """How opaque lines are: all of ``most`` for a few, less for many."""
-    return most * min(1.0, (150 / max(count, 1)) ** 0.5)
+def _fading(count: int) -> float:
+    """How opaque lines are: fully for a few, less for many."""
+    return min(1.0, (150 / max(count, 1)) ** 0.4)
 
 
 def _mask(size: tuple[int, int], lines: Array, width: int, strength: float) -> Image.Image:
     """Where the lines are, and dots at their ends, which stay visible however many there are."""
-    layers = []
+    layers, radius = [], width + 2
     for dots in (False, True):
         layer = Image.new("L", (size[0] * FINE, size[1] * FINE))
         pen = ImageDraw.Draw(layer)
         for x0, y0, x1, y1 in lines * FINE:
             if dots:
                 for x, y in ((x0, y0), (x1, y1)):
-                    pen.ellipse((x - 3, y - 3, x + 3, y + 3), fill=255)
+                    pen.ellipse((x - radius, y - radius, x + radius, y + radius), fill=255)
             else:
                 pen.line((x0, y0, x1, y1), fill=round(255 * strength), width=width)
         layers.append(np.asarray(layer.resize(size, Image.Resampling.BOX)))
@@ -81,7 +81,7 @@ def _mask(size: tuple[int, int], lines: Array, width: int, strength: float) -> I
 
 def _caption(sheet: Image.Image, matches: Matches, top: int) -> None:
     kept, count = int(matches.kept.sum()), len(matches.kept)
-    text = f"{kept} of {count} matches kept (green)"
+    text = f"{kept} of {count} matches kept (green), {count - kept} rejected (red)"
     if matches.pose is not None:
         text += f", {int(matches.inliers.sum())} agree with the pose"
     pen = ImageDraw.Draw(sheet)

@@ -92,7 +92,7 @@ def document(matches: Matches, settings: dict[str, Any]) -> dict[str, Any]:
         {"name": v.name, "width": v.size[0], "height": v.size[1], "K": v.camera.k.tolist(), "camera": v.camera.source}
         for v in matches.views
     ]
-    rows = np.hstack([*matches.points, matches.scores[:, None]]).round(4).tolist()
+    rows = np.hstack([*matches.points, matches.scores[:, None]]).astype(np.float64).round(4).tolist()
     table = [
         [*(value if np.isfinite(value) else None for value in row), bool(kept), bool(inlier)]
         for row, kept, inlier in zip(rows, matches.kept, matches.inliers, strict=True)
@@ -110,11 +110,13 @@ def document(matches: Matches, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def save_json(path: Path, content: dict[str, Any], force: bool = False) -> None:
-    """Readable at its head; each match of the table on a line of its own."""
-    table = content.pop("table", None)
-    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
-    if table is not None:
-        lines = ",\n  ".join(json.dumps(row) for row in table)
-        text = f'{text[:-2]},\n "table": [\n  {lines}\n ]\n}}' if table else f'{text[:-2]},\n "table": []\n}}'
+    """One line for each entry, and for each row of a table."""
+    lines = []
+    for key, value in content.items():
+        if key == "table" and value:
+            text = "[\n  " + ",\n  ".join(json.dumps(row) for row in value) + "\n ]"
+        else:
+            text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        lines.append(f"{json.dumps(key)}: {text}")
     with writing(path, force) as file:
-        file.write(text.encode() + b"\n")
+        file.write(("{\n " + ",\n ".join(lines) + "\n}\n").encode())

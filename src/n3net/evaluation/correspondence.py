@@ -1,0 +1,343 @@
+"""The scoreboard for correspondences: how good kept matches and the poses from them are, on files of pairs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from n3net.correspondence.estimators import estimate
+from n3net.correspondence.filtering import finite, resolve, score
+from n3net.correspondence.geometry import essential, labels, pose_error
+from n3net.correspondence.matchfile import SUFFIX, Pair, PairFile
+from n3net.correspondence.metrics import (
+    FAILURE,
+    THRESHOLDS,
+    average_precision,
+    curve_area,
+    mean_accuracy,
+    pair_error,
+    precision,
+    recall,
+)
+from n3net.errors import UserError
+from n3net.evaluation.metrics import bootstrap
+
+Array = npt.NDArray[Any]
+
+RATIO = 0.8  # of Lowe's test
+CNNET = "cnnet"  # name of the weights that stand beside every model, if they are there
+PROTOCOL = {
+    "labels": "a match is right if its squared symmetric epipolar distance to the true pose is below 1e-4",
+    "pose": "from the kept matches, threshold 0.001 in calibrated coordinates, confidence 0.999; fewer than 5 fail",
+    "error": "of a pair, in degrees: the larger of rotation and direction of translation (0 to 90, no sign); none: 180",
+    "map": "acc(T): share of pairs with an error below T; mAP@5 = acc(5), mAP@10 = mean of acc(5), acc(10), "
+    "mAP@20 = mean of acc(5), acc(10), acc(15), acc(20)",
+    "auc": "area under acc(T) from 0 to 5, 10, 20 degrees, divided by that; not the same as mAP",
+    "precision": "mean over pairs of the share of kept matches that are right, 0 where none is kept",
+    "recall": "mean over pairs with right matches of the share of them that is kept",
+    "average_precision": "mean over pairs with right matches of the area under precision over recall, by score",
+    "interval": "95 %, percentile bootstrap over pairs, 10,000 draws; several weights of one label are averaged before",
+    "seconds": "median over pairs, wall clock, of scoring and of the estimator",
+}
+
+
+@dataclass(frozen=True)
+class Method:
+    """Something that scores matches and keeps some.
+
+    Args:
+        name: label in the tables; weights of the same label, as of several seeds, are averaged.
+        judge: from a pair and which of its matches are right, (N,), to scores and which are kept, (N,) each.
+        needs: what a pair must have for it.
+        weights, digest: of a network.
+    """
+
+    name: str
+    judge: Callable[[Pair, Array], tuple[Array, Array]]
+    needs: tuple[str, ...] = ()
+    weights: str = ""
+    digest: str | None = None
+
+
+def _all(pair: Pair, right: Array) -> tuple[Array, Array]:
+    return np.zeros(len(pair), np.float32), finite(pair)
+
+
+def _ratio(pair: Pair, right: Array) -> tuple[Array, Array]:
+    assert pair.ratio is not None
+    return -pair.ratio, pair.ratio < RATIO
+
+
+def _mutual(pair: Pair, right: Array) -> tuple[Array, Array]:
+    assert pair.ratio is not None
+    assert pair.mutual is not None
+    return -pair.ratio - ~pair.mutual, (pair.ratio < RATIO) & pair.mutual
+
+
+def _perfect(pair: Pair, right: Array) -> tuple[Array, Array]:
+    return right.astype(np.float32), right
+
+
+BASELINES = (
+    Method("all matches", _all),
+    Method(f"ratio test {RATIO}", _ratio, ("ratio",)),
+    Method("ratio + mutual", _mutual, ("ratio", "mutual")),
+    Method("perfect labels", _perfect),
+)
+
+
+def network(name: str) -> Method:
+    """Weights by name or file, as ``LABEL=NAME`` under another label."""
+    label, _, source = name.rpartition("=")
+    net = resolve(source)
+
+    def judge(pair: Pair, right: Array) -> tuple[Array, Array]:
+        scores = score(pair, net)
+        return scores, scores >= 0
+
+    return Method(label or Path(source).stem, judge, (), source, getattr(net, "record", {}).get("digest"))
+
+
+@dataclass(frozen=True)
+class PairSet:
+    """Pairs with known poses to measure on."""
+
+    name: str
+    pairs: PairFile
+    count: int
+
+    def __iter__(self) -> Iterator[Pair]:
+        return (self.pairs[i] for i in range(self.count))
+
+
+def pair_sets(paths: Sequence[Path], limit: int | None = None) -> list[PairSet]:
+    """Files of pairs, and those in directories, by name; of each all pairs, or the first few."""
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            inside = sorted(path.glob(f"*{SUFFIX}"))
+            if not inside:
+                raise UserError(f"{path}: no files of matches (*{SUFFIX}) in it; 'n3net data' makes them")
+            found += inside
+        else:
+            found.append(path)
+    sets = []
+    for path in found:
+        file = PairFile(path)
+        if len(file) == 0:
+            raise UserError(f"{path}: no pairs in it")
+        sets.append(PairSet(path.stem, file, min(len(file), limit or len(file))))
+    return sets
+
+
+@dataclass(frozen=True)
+class Row:
+    """One pair, one method, one estimator; angles in degrees."""
+
+    model: str
+    weights: str
+    dataset: str
+    estimator: str
+    pair: int
+    rotation: float
+    translation: float
+    matches: int
+    kept: int
+    inliers: int
+    precision: float
+    recall: float
+    average_precision: float
+    seconds_scoring: float
+    seconds_pose: float
+
+    @property
+    def error(self) -> float:
+        return pair_error(self.rotation, self.translation)
+
+
+def evaluate(
+    methods: Sequence[Method],
+    pairs: PairSet,
+    estimators: Sequence[str],
+    progress: Callable[[str], None] = lambda what: None,
+) -> list[Row]:
+    """Score all pairs, and estimate their poses, with all methods that need no more than a pair has."""
+    rows: list[Row] = []
+    for number, pair in enumerate(pairs):
+        if pair.rotation is None or pair.translation is None:
+            raise UserError(f"{pairs.pairs.path}: pair {number} has no pose to compare with")
+        truth = (pair.rotation, pair.translation)
+        right = labels(essential(*truth), pair.x0, pair.x1) & finite(pair)
+        for method in methods:
+            if all(getattr(pair, need) is not None for need in method.needs):
+                start = time.perf_counter()
+                scores, kept = method.judge(pair, right)
+                seconds = time.perf_counter() - start
+                known: dict[str, Any] = {
+                    "model": method.name,
+                    "weights": method.weights,
+                    "dataset": pairs.name,
+                    "pair": number,
+                    "matches": len(pair),
+                    "kept": int(kept.sum()),
+                    "precision": precision(kept, right),
+                    "recall": recall(kept, right),
+                    "average_precision": average_precision(scores, right),
+                    "seconds_scoring": seconds,
+                }
+                x0, x1 = pair.x0[kept], pair.x1[kept]
+                rows += [Row(**known, **_pose_figures(x0, x1, truth, name)) for name in estimators]
+            progress(f"{pairs.name} {number + 1}/{pairs.count} {method.name}")
+    return rows
+
+
+def _pose_figures(x0: Array, x1: Array, truth: tuple[Array, Array], estimator: str) -> dict[str, Any]:
+    """The part of a row that depends on the estimator."""
+    start = time.perf_counter()
+    pose = estimate(x0, x1, estimator)
+    seconds = time.perf_counter() - start
+    rotation, translation = FAILURE if pose is None else pose_error(pose.rotation, pose.translation, *truth)
+    return {
+        "estimator": estimator,
+        "rotation": rotation,
+        "translation": translation,
+        "inliers": 0 if pose is None else int(pose.inliers.sum()),
+        "seconds_pose": seconds,
+    }
+
+
+# Figures of a pair whose means over pairs are reported.
+FIGURES: dict[str, Callable[[Row], float]] = {
+    **{f"map{t}": lambda row, t=t: mean_accuracy(row.error, t) for t in THRESHOLDS},  # type: ignore[misc]
+    **{f"auc{t}": lambda row, t=t: curve_area(row.error, t) for t in THRESHOLDS},  # type: ignore[misc]
+    "precision": lambda row: row.precision,
+    "recall": lambda row: row.recall,
+    "average_precision": lambda row: row.average_precision,
+}
+Key = tuple[str, str, str]  # model, dataset, estimator
+
+
+def summarize(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Means over pairs with their intervals, for each model, data set and estimator, in the order of measurement."""
+    results = []
+    for (model, dataset, estimator), group in _groups(rows).items():
+        result: dict[str, Any] = {"model": model, "dataset": dataset, "estimator": estimator}
+        for figure in FIGURES:
+            values = [value for value in _by_pair(group, figure).values() if not np.isnan(value)]
+            result[figure] = float(np.mean(values)) if values else None
+            result[f"{figure}_interval"] = bootstrap(values) if values else None
+        result["n"] = len({row.pair for row in group})
+        result["weights"] = len({row.weights for row in group})
+        result["failures"] = sum(row.error >= max(FAILURE) for row in group)
+        result["kept"] = float(np.mean([row.kept for row in group]))
+        result["seconds_scoring"] = float(np.median([row.seconds_scoring for row in group]))
+        result["seconds_pose"] = float(np.median([row.seconds_pose for row in group]))
+        results.append(result)
+    return results
+
+
+def differences(rows: Sequence[Row], model: str, figure: str = "map20") -> list[dict[str, Any]]:
+    """A model against all others on the same pairs: the mean difference of a figure, and its interval over pairs."""
+    groups = _groups(rows)
+    found = []
+    for (other, dataset, estimator), group in groups.items():
+        own = groups.get((model, dataset, estimator))
+        if other == model or own is None:
+            continue
+        ours, theirs = _by_pair(own, figure), _by_pair(group, figure)
+        values = [ours[pair] - theirs[pair] for pair in ours if pair in theirs]
+        found.append(
+            {
+                "model": model,
+                "against": other,
+                "dataset": dataset,
+                "estimator": estimator,
+                figure: float(np.mean(values)),
+                f"{figure}_interval": bootstrap(values),
+                "n": len(values),
+            }
+        )
+    return found
+
+
+def _groups(rows: Sequence[Row]) -> dict[Key, list[Row]]:
+    groups: dict[Key, list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.model, row.dataset, row.estimator), []).append(row)
+    return groups
+
+
+def _by_pair(rows: Sequence[Row], figure: str) -> dict[int, float]:
+    """The figure of each pair, averaged over weights of the same label."""
+    values: dict[int, list[float]] = {}
+    for row in rows:
+        values.setdefault(row.pair, []).append(FIGURES[figure](row))
+    return {pair: float(np.mean(found)) for pair, found in values.items()}
+
+
+def report(rows: Sequence[Row], methods: Sequence[Method], model: str) -> dict[str, Any]:
+    """All that was measured and how, for a JSON file; ``model`` is the one that others are compared with."""
+    import torch
+
+    from n3net.version import __version__
+
+    return {
+        "task": "correspondence",
+        "protocol": PROTOCOL,
+        "n3net": __version__,
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "models": [{"name": m.name, "weights": m.weights, "digest": m.digest} for m in methods if m.weights],
+        "results": summarize(rows),
+        "differences": differences(rows, model),
+        "pairs": [_without_nan(asdict(row) | {"error": row.error}) for row in rows],
+    }
+
+
+def _without_nan(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: None if isinstance(value, float) and np.isnan(value) else value for key, value in row.items()}
+
+
+def markdown(results: Sequence[Mapping[str, Any]]) -> str:
+    """Means as a Markdown table, with the interval of mAP@20."""
+    lines = [
+        "| data (pairs) | matches | estimator | mAP 5 / 10 / 20 | 95 % of mAP@20 | AUC 5 / 10 / 20 | precision "
+        "| recall | average precision | kept | scoring + pose (s) |",
+        "|---" * 11 + "|",
+    ]
+    for r in results:
+        three = [" / ".join(_number(r[f"{kind}{t}"]) for t in THRESHOLDS) for kind in ("map", "auc")]
+        low, high = r["map20_interval"]
+        lines.append(
+            f"| {r['dataset']} ({r['n']}) | {r['model']}{_seeds(r)} | {r['estimator']} | {three[0]} "
+            f"| {low:.3f} – {high:.3f} | {three[1]} | {_number(r['precision'])} | {_number(r['recall'])} "
+            f"| {_number(r['average_precision'])} | {r['kept']:.0f} "
+            f"| {r['seconds_scoring']:.3f} + {r['seconds_pose']:.3f} |"
+        )
+    return "\n".join(lines)
+
+
+def markdown_differences(found: Sequence[Mapping[str, Any]]) -> str:
+    """Differences of mAP@20 as a Markdown table."""
+    lines = ["| data (pairs) | estimator | mAP@20 of | against | difference | 95 % |", "|---" * 6 + "|"]
+    for d in found:
+        low, high = d["map20_interval"]
+        lines.append(
+            f"| {d['dataset']} ({d['n']}) | {d['estimator']} | {d['model']} | {d['against']} | {d['map20']:+.3f} "
+            f"| {low:+.3f} – {high:+.3f} |"
+        )
+    return "\n".join(lines)
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _seeds(result: Mapping[str, Any]) -> str:
+    return f" (mean of {result['weights']} weights)" if result["weights"] > 1 else ""

@@ -9,9 +9,10 @@ import typer
 
 
 def command(
-    table: Annotated[str, typer.Argument(help="table1, table2, table3, or supplement (its ablation).")],
+    table: Annotated[str, typer.Argument(help="table1, table2, table3, table6, or supplement (its ablation).")],
     data: Annotated[
-        Path | None, typer.Option(help="Directory with Set12, BSD68, Urban100 ... By default $N3NET_DATA.")
+        Path | None,
+        typer.Option(help="Directory with Set12, BSD68 ..., or .pairs files for table6. By default $N3NET_DATA."),
     ] = None,
     model: Annotated[list[str] | None, typer.Option(help="Further weights to consider. Repeatable.")] = None,
     dataset: Annotated[list[str] | None, typer.Option(help="Only these, also others than the paper's.")] = None,
@@ -31,10 +32,13 @@ def command(
     from n3net.evaluation.report import write
     from n3net.evaluation.reproduce import find_table, reproduce, to_json, to_markdown
 
-    wanted = find_table(table, TABLES)
     root = data_root(data)
     if root is None:
         typer.echo("note: no data; give --data DIR or set N3NET_DATA", err=True)
+    if table == "table6":
+        _correspondences(root, model or [], limit, json, markdown)
+        return
+    wanted = find_table(table, TABLES)
     with progress_bar() as bar:
         task = bar.add_task("", total=None)
         shown, measured = reproduce(
@@ -49,5 +53,23 @@ def command(
     typer.echo(text)
     if json:
         write(json, to_json(shown, measured))
+    if markdown:
+        write(markdown, text)
+
+
+def _correspondences(
+    root: Path | None, model: list[str], limit: int | None, json: Path | None, markdown: Path | None
+) -> None:
+    """Table 6: its data is gone, so other scenes stand beside it."""
+    from n3net.cli.eval import progress_bar
+    from n3net.evaluation.report import write
+    from n3net.evaluation.table6 import table6
+
+    with progress_bar() as bar:
+        task = bar.add_task("", total=None)
+        text, report = table6(root, model, limit, lambda what: bar.update(task, description=what))
+    typer.echo(text)
+    if json:
+        write(json, report)
     if markdown:
         write(markdown, text)

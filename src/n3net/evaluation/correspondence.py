@@ -313,10 +313,9 @@ def markdown(results: Sequence[Mapping[str, Any]]) -> str:
     ]
     for r in results:
         three = [" / ".join(_number(r[f"{kind}{t}"]) for t in THRESHOLDS) for kind in ("map", "auc")]
-        low, high = r["map20_interval"]
         lines.append(
             f"| {r['dataset']} ({r['n']}) | {r['model']}{_seeds(r)} | {r['estimator']} | {three[0]} "
-            f"| {low:.3f} – {high:.3f} | {three[1]} | {_number(r['precision'])} | {_number(r['recall'])} "
+            f"| {interval_text(r['map20_interval'])} | {three[1]} | {_number(r['precision'])} | {_number(r['recall'])} "
             f"| {_number(r['average_precision'])} | {r['kept']:.0f} "
             f"| {r['seconds_scoring']:.3f} + {r['seconds_pose']:.3f} |"
         )
@@ -333,6 +332,11 @@ def markdown_differences(found: Sequence[Mapping[str, Any]]) -> str:
             f"| {low:+.3f} – {high:+.3f} |"
         )
     return "\n".join(lines)
+
+
+def interval_text(interval: tuple[float, float]) -> str:
+    """An interval for a table."""
+    return f"{interval[0]:.3f} – {interval[1]:.3f}"
 
 
 def _number(value: float | None) -> str:

@@ -131,3 +131,23 @@ def _supplement() -> Table:
 
 
 TABLES = {"table1": _table1(), "table2": _table2(), "table3": _table3(), "supplement": _supplement()}
+
+# Table 6, mAP at 5, 10 and 20 degrees: trained on / tested on -> method -> values. Neither images nor matches of it
+# are available any more.
+TABLE6 = {
+    "St. Peter / St. Peter": {
+        "No Net": (0.014, 0.030, 0.071),
+        "CNNet": (0.271, 0.379, 0.522),
+        "N3Net": (0.316, 0.431, 0.574),
+    },
+    "St. Peter / Reichstag": {
+        "No Net": (0.0, 0.038, 0.111),
+        "CNNet": (0.173, 0.337, 0.500),
+        "N3Net": (0.231, 0.442, 0.601),
+    },
+    "Brown / Brown": {
+        "No Net": (0.054, 0.110, 0.232),
+        "CNNet": (0.236, 0.333, 0.463),
+        "N3Net": (0.293, 0.391, 0.510),
+    },
+}

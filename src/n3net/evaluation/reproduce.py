@@ -174,7 +174,7 @@ def to_json(table: Table, measured: Sequence[Measured]) -> dict[str, Any]:
 def find_table(name: str, tables: dict[str, Table]) -> Table:
     """A table by name."""
     if name not in tables:
-        raise UserError(f"there is no {name!r} to reproduce; there are {', '.join(tables)}")
+        raise UserError(f"there is no {name!r} to reproduce; there are {', '.join([*tables, 'table6'])}")
     return tables[name]
 
 

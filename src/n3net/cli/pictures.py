@@ -1,0 +1,184 @@
+"""What commands share that turn image files into image files: options, and what is done with each file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from n3net.errors import UserError
+
+if TYPE_CHECKING:
+    from n3net.images import Picture
+
+Inputs = Annotated[
+    list[str],
+    typer.Argument(help="Image files, directories, patterns like 'shots/**/*.png', or - for standard input."),
+]
+Force = Annotated[bool, typer.Option("-f", "--force", help="Replace outputs that exist.")]
+Quality = Annotated[int, typer.Option(min=1, max=100, help="Of JPEG and WebP files.")]
+White = Annotated[
+    float | None, typer.Option(help="Value of white in files with floats. (default: 1)", show_default=False)
+]
+TileSide = Annotated[
+    int | None,
+    typer.Option(min=1, help="Side of the tiles in pixels; smaller needs less memory. (default: fits into 1 GB)"),
+]
+Device = Annotated[str, typer.Option(help="Where the network runs: cpu, cuda, mps.")]
+MaxMegapixels = Annotated[float, typer.Option(min=0, help="Refuse larger images.")]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What was made of a picture.
+
+    Args:
+        picture: to be written.
+        before: what it is compared with.
+        note: what was done.
+    """
+
+    picture: Picture
+    before: Picture
+    note: str
+
+
+Work = Callable[[Any, Callable[[float], None]], Result]  # a picture, and a function to call with the part that is done
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """A command on image files.
+
+    Args:
+        inputs, output, suffix: see :func:`n3net.files.plan`.
+        captions: of what is compared: before, after, and the reference.
+        force, compare, reference, quality, white, max_megapixels: as given on the command line.
+    """
+
+    inputs: list[str]
+    output: str | None
+    suffix: str
+    captions: tuple[str, str, str]
+    force: bool = False
+    compare: Path | None = None
+    reference: Path | None = None
+    quality: int = 95
+    white: float | None = None
+    max_megapixels: float = 400
+
+    def run(self, prepare: Callable[[], Work]) -> None:
+        """Do all files; ``prepare`` is called when it is known which, and says what to do with each."""
+        from n3net import files
+        from n3net.cli.progress import file_progress
+        from n3net.images.picture import format_for
+
+        jobs = files.plan(self.inputs, self.output, self.suffix)
+        if (self.compare or self.reference) and len(jobs) > 1:
+            raise UserError(f"--compare and --reference are for one image, got {len(jobs)}")
+        if self.compare is not None:
+            format_for(self.compare)
+            files.refuse_existing(self.compare, self.force)
+        work = prepare()
+        truth = self.read(self.reference) if self.reference is not None else None
+        with file_progress([_pixels(job.source) for job in jobs]) as progress:
+
+            def do(job: files.Job) -> None:
+                index = jobs.index(job)
+                progress(index, job.name, 0)
+                files.refuse_existing(job.target, self.force)
+                start = time.perf_counter()
+                picture = self.read(job.open())
+                result = work(picture, lambda part: progress(index, job.name, part))
+                scores = _scores(result, truth) if truth is not None else ["", ""]
+                self._write(job.target, result.picture)
+                if self.compare is not None:
+                    self._write_comparison(self.compare, [result.before, result.picture, truth], scores)
+                height, width = picture.pixels.shape[:2]
+                seconds = time.perf_counter() - start
+                where = job.target or "standard output"
+                typer.echo(
+                    f"{job.name} -> {where}  {width} x {height}, {result.note}{scores[1]}, {seconds:.1f} s",
+                    err=job.target is None,
+                )
+
+            code = files.run(jobs, do, lambda line: typer.echo(f"n3net: {line}", err=True))
+        if code:
+            raise typer.Exit(code)
+
+    def read(self, source: Any) -> Picture:
+        """A picture, with the value of white that was given for floats."""
+        from n3net.images import read_image
+
+        picture = read_image(source, int(self.max_megapixels * 1e6))
+        if picture.pixels.dtype.kind == "f":
+            picture.white = self.white
+            largest = float(picture.pixels.max())
+            if self.white is None and largest > 2:
+                raise UserError(f"floats up to {largest:g}: which value is white? Say it with --white")
+        return picture
+
+    def _write(self, target: Path | None, picture: Picture) -> None:
+        from n3net.files import writing
+        from n3net.images import write_image
+        from n3net.images.picture import format_for
+
+        with writing(target, self.force) as file:
+            write_image(file, picture, None if target is None else format_for(target), self.quality)
+
+    def _write_comparison(self, target: Path, pictures: list[Picture | None], scores: list[str]) -> None:
+        from n3net.compare import Panel, for_display, side_by_side
+        from n3net.files import writing
+        from n3net.images.picture import format_for
+
+        captions = [caption + score for caption, score in zip(self.captions, [*scores, ""], strict=True)]
+        sheet = side_by_side(
+            [
+                Panel(caption, for_display(picture))
+                for caption, picture in zip(captions, pictures, strict=True)
+                if picture is not None
+            ]
+        )
+        with writing(target, self.force) as file:
+            sheet.save(file, format_for(target))
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that is not there."""
+    import torch
+
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"--device {device} cannot be used: {str(error).splitlines()[0]}") from None
+
+
+def _pixels(source: Path | None) -> int:
+    """Of a file, for the time it takes; 1 where that is not known."""
+    from n3net.images import image_size
+
+    try:
+        height, width = image_size(source) if source is not None else (1, 1)
+    except UserError:
+        return 1
+    return height * width
+
+
+def _scores(result: Result, truth: Picture) -> list[str]:
+    """PSNR before and after, as text."""
+    import numpy as np
+    import torch
+
+    from n3net.evaluation.metrics import psnr
+
+    before, after = result.before, result.picture
+    if truth.pixels.shape != after.pixels.shape:
+        raise UserError(
+            f"--reference has shape {truth.pixels.shape}, the result {after.pixels.shape}: expected the same picture"
+        )
+    a, b, c = (torch.from_numpy(p.as_type(np.float32)) for p in (before, after, truth))
+    return [f", PSNR {psnr(image, c):.2f} dB" for image in (a, b)]

@@ -15,6 +15,7 @@ COMMANDS = {
     "match": ("n3net.cli.match", "Match two photographs: correct matches, the relative pose, a picture."),
     "filter": ("n3net.cli.filter", "Tell right matches from wrong ones, whatever found them."),
     "train": ("n3net.cli.train", "Train a network, or go on training it."),
+    "data": ("n3net.cli.data", "Make files of matches, to train and evaluate networks for correspondences."),
     "models": ("n3net.cli.models", "List the networks: size, and the paper's row they stand for."),
     "weights": ("n3net.cli.weights", "List, inspect, import, verify or fetch trained weights."),
     "eval": ("n3net.cli.eval", "Measure models on images, with fixed seeds and stated protocols."),

@@ -85,6 +85,15 @@ class Pair:
             self.rotation = np.asarray(self.rotation, np.float64).reshape(3, 3)
             self.translation = np.asarray(self.translation, np.float64).reshape(3)
 
+    @property
+    def pose(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The true rotation and translation, where they are known."""
+        if self.rotation is None or self.translation is None:
+            raise UserError(
+                f"{' and '.join(self.names)}: this needs the true pose of the pair, which is not in the file"
+            )
+        return self.rotation, self.translation
+
 
 def write_pairs(path: str | Path, pairs: Iterable[Pair], force: bool = False) -> int:
     """Write a file, whole or not at all; pairs may come from a generator. Returns how many there were."""

@@ -4,7 +4,6 @@
 |-----------------|-----------------------------------------------------------------------------------------------|
 | cameras.json    | ``images``: {name: {K, R, t, width, height, k1, k2, p1, p2}}, ``x_cam = R X + t``               |
 | transforms.json | as of NeRF programs: camera-to-world matrices with OpenGL's axes, fl_x, fl_y, cx, cy, k1 ... p2 |
-| bundle.out      | of Bundler: f, k1, k2, R, t; the camera looks along -z, the image is to its centre             |
 
 Pixel centres are at integer coordinates. Lens distortion is undone for the points, not for the images.
 """
@@ -26,10 +25,10 @@ from n3net.errors import UserError
 
 Array = NDArray[np.float64]
 
-FILES = ("cameras.json", "transforms.json", "bundle.out")
+FILES = ("cameras.json", "transforms.json")
 LEAST = 30  # mutual matches that agree with the pose, for two images to show the same things
 MAX_BYTES = 200_000_000
-OPENGL = np.diag([1.0, -1.0, -1.0])  # OpenGL and Bundler look along -z with y up
+OPENGL = np.diag([1.0, -1.0, -1.0])  # OpenGL looks along -z, with y up
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ def read_scene(place: str | Path) -> list[View]:
     place = Path(place)
     found = [place / name for name in FILES if (place / name).is_file()] if place.is_dir() else [place]
     if not found or not found[0].is_file():
-        raise UserError(f"{place}: no cameras there; expected {', '.join(FILES[:-1])} or {FILES[-1]}")
+        raise UserError(f"{place}: no cameras there; expected {' or '.join(FILES)}")
     path = found[0]
     try:
         if path.stat().st_size > MAX_BYTES:
@@ -77,7 +76,7 @@ def read_scene(place: str | Path) -> list[View]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: {error}") from error
-    read = {"transforms.json": _transforms, "bundle.out": _bundle}.get(path.name, _cameras)
+    read = _transforms if path.name == "transforms.json" else _cameras
     try:
         views = read(path.parent, text)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, np.linalg.LinAlgError) as error:
@@ -87,16 +86,17 @@ def read_scene(place: str | Path) -> list[View]:
             raise UserError(f"{path}: the camera of {view.path.name} has values that are no numbers")
         if not np.allclose(view.rotation @ view.rotation.T, np.eye(3), atol=1e-3):
             raise UserError(f"{path}: R of {view.path.name} is no rotation")
-    if len(views) < 2:
-        raise UserError(f"{path}: {len(views)} cameras; pairs need two")
-    return views
+    there = [view for view in views if view.path.is_file()]  # a camera whose image was left out is no harm
+    if len(there) < 2:
+        raise UserError(f"{path}: {len(there)} of its {len(views)} images are there; pairs need two")
+    return there
 
 
 def _cameras(folder: Path, text: str) -> list[View]:
     views = []
     for name, camera in sorted(json.loads(text)["images"].items()):
-        lens = tuple(float(camera.get(key, 0.0)) for key in ("k1", "k2", "p1", "p2"))
-        views.append(View(_image(folder, name), _matrix(camera["K"]), _matrix(camera["R"]), _vector(camera["t"]), lens))
+        pose = _matrix(camera["R"]), _vector(camera["t"])
+        views.append(View(_image(folder, name), _matrix(camera["K"]), *pose, _distortion(camera)))
     return views
 
 
@@ -108,42 +108,10 @@ def _transforms(folder: Path, text: str) -> list[View]:
         fx = float(value["fl_x"])
         k = np.array([[fx, 0, float(value["cx"])], [0, float(value.get("fl_y", fx)), float(value["cy"])], [0, 0, 1]])
         k[:2, 2] -= 0.5  # their pixels have corners at integer coordinates
-        lens = tuple(float(value.get(key, 0.0)) for key in ("k1", "k2", "p1", "p2"))
         pose = np.asarray(frame["transform_matrix"], np.float64)  # camera to world
         rotation = OPENGL @ pose[:3, :3].T
-        views.append(View(_image(folder, frame["file_path"]), k, rotation, -rotation @ pose[:3, 3], lens))
+        views.append(View(_image(folder, frame["file_path"]), k, rotation, -rotation @ pose[:3, 3], _distortion(value)))
     return views
-
-
-def _bundle(folder: Path, text: str) -> list[View]:
-    from n3net.images import image_size
-
-    numbers = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    count = int(numbers[0].split()[0])
-    paths = _listed(folder, count)
-    views = []
-    for i in range(count):
-        focal, k1, k2 = map(float, numbers[1 + 5 * i].split())
-        if focal == 0:  # a camera that Bundler could not place
-            continue
-        rows = np.array([[float(v) for v in line.split()] for line in numbers[2 + 5 * i : 6 + 5 * i]])
-        width, height = image_size(paths[i])
-        k = np.array([[focal, 0, (width - 1) / 2], [0, focal, (height - 1) / 2], [0, 0, 1]])
-        views.append(View(paths[i], k, OPENGL @ rows[:3], OPENGL @ rows[3], (k1, k2, 0.0, 0.0)))
-    return views
-
-
-def _listed(folder: Path, count: int) -> list[Path]:
-    """The images of a bundle.out: those of its list.txt, or all in the order of their names."""
-    listing = folder / "list.txt"
-    if listing.is_file():
-        lines = listing.read_text(encoding="utf-8").splitlines()
-        paths = [_image(folder, line.split()[0]) for line in lines if line.strip()]
-    else:
-        paths = images_in(folder / "images" if (folder / "images").is_dir() else folder)
-    if len(paths) != count:
-        raise ValueError(f"{count} cameras, but {len(paths)} images")
-    return paths
 
 
 def images_in(folder: Path) -> list[Path]:
@@ -157,7 +125,12 @@ def _image(folder: Path, name: str) -> Path:
     for path in (folder / name, folder / "images" / name):
         if path.is_file():
             return path
-    raise UserError(f"{folder / name}: there is no such image, but there is a camera for it")
+    return folder / name
+
+
+def _distortion(camera: dict[str, Any]) -> tuple[float, float, float, float]:
+    k1, k2, p1, p2 = (float(camera.get(key, 0.0)) for key in ("k1", "k2", "p1", "p2"))
+    return k1, k2, p1, p2
 
 
 def _matrix(value: Any) -> Array:
@@ -173,6 +146,7 @@ def scene_pairs(
     *,
     limit: int = 2000,
     least: int = LEAST,
+    scales: Sequence[float] = (1.0,),
     stride: int = 1,
     progress: Callable[[float, str], None] = lambda part, what: None,
 ) -> Iterator[Pair]:
@@ -182,6 +156,7 @@ def scene_pairs(
         views: of one scene.
         limit: keypoints of an image.
         least: mutual matches that must agree with the pose.
+        scales: sizes of the images, as parts of their own; each view is matched in each size with all others in each.
         stride: only every ``stride``-th of the candidate pairs, evenly chosen.
         progress: is told the part that is done, 0 to 1, and of what.
     """
@@ -191,14 +166,14 @@ def scene_pairs(
     found = []
     for i, view in enumerate(views):
         progress(0.3 * i / len(views), f"keypoints of {view.path.name}")
-        keys = detect(read_image(view.path).pixels, limit)
-        found.append((keys, view.calibrate(keys.xy)))
-    candidates = [(i, j) for i in range(len(views)) for j in range(len(views)) if i != j][::stride]
-    for n, (i, j) in enumerate(candidates):
-        progress(0.3 + 0.7 * n / len(candidates), f"{views[i].path.name} and {views[j].path.name}")
-        (keys0, x0), (keys1, x1) = found[i], found[j]
-        index, ratio, mutual = nearest(keys0.descriptors, keys1.descriptors)
-        a, b = views[i], views[j]
+        pixels = read_image(view.path).pixels
+        for scale in scales:
+            keys = detect(_scaled(pixels, scale), limit)
+            found.append((view, keys.descriptors, view.calibrate((keys.xy + 0.5) / scale - 0.5)))
+    candidates = [(first, second) for first in found for second in found if first[0] is not second[0]][::stride]
+    for n, ((a, descriptors0, x0), (b, descriptors1, x1)) in enumerate(candidates):
+        progress(0.3 + 0.7 * n / len(candidates), f"{a.path.name} and {b.path.name}")
+        index, ratio, mutual = nearest(descriptors0, descriptors1)
         rotation, translation = geometry.relative_pose(a.rotation, a.translation, b.rotation, b.translation)
         if not len(index) or not translation.any():
             continue
@@ -208,11 +183,19 @@ def scene_pairs(
             yield pair
 
 
+def _scaled(pixels: NDArray[Any], scale: float) -> NDArray[Any]:
+    if scale == 1:
+        return pixels
+    from n3net.correspondence.sift import opencv
+
+    cv2 = opencv()
+    size = [max(1, round(n * scale)) for n in pixels.shape[1::-1]]
+    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA))
+
+
 def agreeing(pair: Pair) -> int:
     """Mutual matches that agree with the true pose, in excess of what chance gives."""
-    if pair.rotation is None or pair.translation is None:
-        raise ValueError("pair: expected one with a pose")
-    right = geometry.labels(geometry.essential(pair.rotation, pair.translation), pair.x0, pair.x1)
+    right = geometry.labels(geometry.essential(*pair.pose), pair.x0, pair.x1)
     mutual = np.ones(len(pair), np.bool_) if pair.mutual is None else pair.mutual
     chance = float(right[~mutual].mean()) if (~mutual).any() else 0.0
     return int((right & mutual).sum() - chance * mutual.sum())

@@ -58,6 +58,10 @@ def match_sets(
     compiled = rule == "continuous" and not literal and native.why_not(values, rule) is None
 
     def rows(first: int, last: int, e: Tensor, v: Tensor, s: Tensor, c: Tensor) -> Tensor:
+        if compiled and distance == "squared":
+            z = _squared_logits(e, s, first, last, include_self, mask)
+            w = native.select(z, c[:, first:last], k)
+            return (w.flatten(1, 2) @ v).unflatten(1, (last - first, k))  # (B, q, k, C)
         q = e[:, first:last]  # (B, q, E)
         if literal:
             d = (q[:, :, None] - e[:, None]).square().sum(-1)  # (B, q, N)
@@ -96,6 +100,22 @@ def match_sets(
     if mask is not None:
         out = out.masked_fill(~mask[..., None, None], 0)
     return out.to(dtype)
+
+
+def _squared_logits(e: Tensor, s: Tensor, first: int, last: int, include_self: bool, mask: Tensor | None) -> Tensor:
+    """``-s |q - e|²`` up to a shift of each row, in one product, (B, N, E), (B, N) -> (B, q, N).
+
+    Autograd need not know of the -inf that are written into it: a selection has no gradient there.
+    """
+    y = e - e.mean(1, keepdim=True).detach()
+    s = s[:, first:last, None]
+    left = torch.cat([2 * s * y[:, first:last], -s], 2)  # (B, q, E + 1)
+    z = left @ torch.cat([y, y.square().sum(2, keepdim=True)], 2).transpose(1, 2)  # (B, q, N)
+    if not include_self:
+        z.detach().diagonal(first, 1, 2).fill_(-torch.inf)
+    if mask is not None:
+        z.detach().masked_fill_(~mask[:, None], -torch.inf)
+    return z
 
 
 def _check(b: int, n: int, k: int, mask: Tensor | None, include_self: bool) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # Name in a config -> where its class is.
 TASKS = {
     "gaussian": "n3net.tasks.gaussian:GaussianDenoising",
+    "correspondence": "n3net.tasks.correspondence:Correspondences",
     "super-resolution": "n3net.tasks.superresolution:SuperResolution",
     "raw": "n3net.tasks.raw:RawDenoising",
 }

@@ -15,8 +15,9 @@ class RawDenoiser(nn.Module):
     Args:
         net: (B, 3, H, W) -> (B, 1, H, W); behind the image the net is given two constant maps.
         stabilize: whether the net works on values whose noise is equally strong everywhere (:class:`Stabilizer`): the
-            maps are then its ``sigma`` and ``offset``. Otherwise it sees the values as they are, and the maps are a
-            and b, as in the program of 2018.
+            maps are then its ``sigma`` and ``offset``, and what the net adds to its input counts in units of sigma, so
+            that weak and strong noise ask the same of it. Otherwise it sees the values as they are, and the maps are
+            a and b, as in the program of 2018.
     """
 
     def __init__(self, net: nn.Module, stabilize: bool = True) -> None:
@@ -37,7 +38,9 @@ class RawDenoiser(nn.Module):
         if not self.stabilize:
             return self._run(x, first, second, pads)
         scale = Stabilizer.of(x, first, second)
-        return scale.inverse(self._run(scale.forward(x), scale.sigma, scale.offset, pads))
+        v = scale.forward(x)
+        correction = self._run(v, scale.sigma, scale.offset, pads) - v  # in units of sigma
+        return scale.inverse(v + scale.sigma * correction)
 
     def _run(self, x: Tensor, first: Tensor, second: Tensor, pads: Pads | None) -> Tensor:
         maps = [level.reshape(-1, 1, 1, 1).expand_as(x) for level in (first, second)]

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 # Command -> (module with a function `command` or a typer app `app`, what `n3net --help` says of it).
 COMMANDS = {
     "denoise": ("n3net.cli.denoise", "Remove noise from image files."),
+    "upscale": ("n3net.cli.upscale", "Upscale image files."),
     "match": ("n3net.cli.match", "Match two photographs: correct matches, the relative pose, a picture."),
     "filter": ("n3net.cli.filter", "Tell right matches from wrong ones, whatever found them."),
     "train": ("n3net.cli.train", "Train a network, or go on training it."),
@@ -83,7 +84,9 @@ def _root(
 def main() -> None:
     """Entry point: errors of the user are one line on stderr and exit code 2, Ctrl-C is exit code 130."""
     from n3net.errors import UserError
+    from n3net.memory import reuse_freed_memory
 
+    reuse_freed_memory()
     try:
         result = typer.main.get_command(root)(prog_name="n3net", standalone_mode=False)
     except UserError as error:

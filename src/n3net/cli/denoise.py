@@ -106,4 +106,4 @@ class _Runner:
             device=self.device,
             progress=lambda done, total: progress(done / total),
         )
-        return Result(replace(picture, pixels=out), picture, note)
+        return Result(replace(picture, pixels=out), lambda: picture, note)

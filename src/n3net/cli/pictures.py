@@ -38,12 +38,12 @@ class Result:
 
     Args:
         picture: to be written.
-        before: what it is compared with.
+        before: gives what it is compared with.
         note: what was done.
     """
 
     picture: Picture
-    before: Picture
+    before: Callable[[], Picture]
     note: str
 
 
@@ -97,7 +97,7 @@ class Pictures:
                 scores = _scores(result, truth) if truth is not None else ["", ""]
                 self._write(job.target, result.picture)
                 if self.compare is not None:
-                    self._write_comparison(self.compare, [result.before, result.picture, truth], scores)
+                    self._write_comparison(self.compare, [result.before(), result.picture, truth], scores)
                 height, width = picture.pixels.shape[:2]
                 seconds = time.perf_counter() - start
                 where = job.target or "standard output"
@@ -175,10 +175,10 @@ def _scores(result: Result, truth: Picture) -> list[str]:
 
     from n3net.evaluation.metrics import psnr
 
-    before, after = result.before, result.picture
+    after = result.picture
     if truth.pixels.shape != after.pixels.shape:
         raise UserError(
             f"--reference has shape {truth.pixels.shape}, the result {after.pixels.shape}: expected the same picture"
         )
-    a, b, c = (torch.from_numpy(p.as_type(np.float32)) for p in (before, after, truth))
+    a, b, c = (torch.from_numpy(p.as_type(np.float32)) for p in (result.before(), after, truth))
     return [f", PSNR {psnr(image, c):.2f} dB" for image in (a, b)]

@@ -81,11 +81,11 @@ def image_size(source: Path | BinaryIO, max_pixels: int = MAX_PIXELS) -> tuple[i
         raise UserError(str(error)) from None
 
 
-def check_pixels(width: int, height: int, max_pixels: int) -> None:
+def check_pixels(width: int, height: int, max_pixels: int, what: str = "it has") -> None:
     """Refuse an image that is too large."""
     if width * height > max_pixels:
         raise UserError(
-            f"it has {width} x {height} pixels, more than the limit of {max_pixels / 1e6:g} megapixels; "
+            f"{what} {width} x {height} pixels, more than the limit of {max_pixels / 1e6:g} megapixels; "
             "raise the limit if that is no mistake (--max-megapixels)"
         )
 

@@ -46,8 +46,8 @@ def command(
     matches; if they are known also ratio, mutual, K0, K1, size0, size1. The output has all of that, and scores, kept,
     inliers, rotation, translation, essential.
     """
-    from n3net.cli.denoise import _check_device
     from n3net.cli.match import describe
+    from n3net.cli.pictures import check_device
     from n3net.correspondence.arrays import write_arrays
     from n3net.correspondence.estimators import check
     from n3net.correspondence.filtering import filter_pair, resolve
@@ -62,7 +62,7 @@ def command(
     for path in (target, json):
         refuse_existing(path, force)
     check(estimator)
-    _check_device(device)
+    check_device(device)
     net = resolve(model)
     if matches.suffix == ".db":
         if intrinsics or focal or fov or size or json:

@@ -77,7 +77,7 @@ def command(
     Exit code: 0 all done, 1 some pairs failed (the others are done), 2 wrong usage, 130 interrupted.
     """
     from n3net import files
-    from n3net.cli.denoise import _check_device
+    from n3net.cli.pictures import check_device
     from n3net.cli.progress import file_progress
     from n3net.correspondence.intrinsics import Cameras
 
@@ -89,7 +89,7 @@ def command(
         )
     if database is not None:
         files.refuse_existing(database, force or pairs is not None)
-    _check_device(device)
+    check_device(device)
     drawn = pairs is None if picture is None else picture
     runner = _Runner(model, estimator, threshold, limit, cameras, device, int(max_megapixels * 1e6))
     if pairs is not None:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from n3net.nn import N3Block, N3Options, SetBatchNorm, context_norm
+from n3net.nn import N3Block, N3Options, SetNorm
 
 if TYPE_CHECKING:
     from n3net.correspondence.matchfile import Pair
@@ -24,13 +24,13 @@ class SetBlock(nn.Module):
     def __init__(self, channels: int, out_channels: int) -> None:
         super().__init__()
         self.linears = nn.ModuleList([nn.Linear(channels, out_channels), nn.Linear(out_channels, out_channels)])
-        self.norms = nn.ModuleList([SetBatchNorm(out_channels), SetBatchNorm(out_channels)])
+        self.norms = nn.ModuleList([SetNorm(out_channels), SetNorm(out_channels)])
         self.skip = nn.Identity() if channels == out_channels else nn.Linear(channels, out_channels)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         out = x
         for linear, norm in zip(self.linears, self.norms, strict=True):
-            out = torch.relu(norm(context_norm(linear(out), mask), mask))  # (B, N, C)
+            out = torch.relu(norm(linear(out), mask))  # (B, N, C)
         skipped: Tensor = self.skip(x)
         return out + skipped
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -39,81 +40,85 @@ class DistanceNorm(nn.Module):
         return self.weight * torch.rsqrt(var + self.eps)
 
 
-class SetBatchNorm(nn.Module):
-    """A batch norm without affine parameters over the items of all sets, (B, N, C) -> (B, N, C).
+class SetNorm(nn.Module):
+    """Context norm, then a batch norm without affine parameters, over the items of sets: (B, N, C) -> (B, N, C).
 
-    The defaults are CNNet's.
+    Context norm leaves mean 0 in each set, so all that is left to the batch norm is a variance, and both together are
+    one factor of each set and channel. The defaults are CNNet's.
     """
 
-    running_mean: Tensor
     running_var: Tensor
 
     def __init__(self, channels: int, eps: float = 1e-3, momentum: float = 0.01) -> None:
         super().__init__()
         self.eps, self.momentum = eps, momentum
-        self.register_buffer("running_mean", torch.zeros(channels))
         self.register_buffer("running_var", torch.ones(channels))
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """``mask`` (B, N) is true where there is an item; others have no part in the statistics."""
-        if not self.training:
-            return (x - self.running_mean) * torch.rsqrt(self.running_var + self.eps)
-        out, mean, var, count = self.normalize(x, mask)
-        with torch.no_grad():
-            unbiased = var * (count / (count - 1).clamp(min=1))
-            self.running_mean.lerp_(mean.flatten().to(self.running_mean.dtype), self.momentum)
-            self.running_var.lerp_(unbiased.flatten().to(self.running_var.dtype), self.momentum)
-        return out
+        return _normalize(x, mask, self._factor)
 
-    def normalize(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The output, mean and variance (1, 1, C), and the number of items."""
-        return _normalize(x, mask, (0, 1), self.eps)
+    def _factor(self, var: Tensor, count: Tensor) -> Tensor:
+        """From variances (B, 1, C) and sizes (B, 1, 1) of the sets to what their items are multiplied with."""
+        factor = torch.rsqrt(var + self.eps)
+        if not self.training:
+            return factor * torch.rsqrt(self.running_var + self.eps)
+        items = self.total(count.sum())
+        left = self.total((count * var * factor.square()).sum(0)) / items  # variance behind the context norm, (1, C)
+        with torch.no_grad():
+            unbiased = left * (items / (items - 1).clamp(min=1))
+            self.running_var.lerp_(unbiased[0].to(self.running_var.dtype), self.momentum)
+        return factor * torch.rsqrt(left + self.eps)
+
+    def total(self, value: Tensor) -> Tensor:
+        """The sum over all processes of a run; here there is one."""
+        return value
 
 
 def context_norm(x: Tensor, mask: Tensor | None = None, eps: float = 1e-3) -> Tensor:
     """Each channel of each set with mean 0 and variance 1 over the set's items, (B, N, C) -> (B, N, C).
 
-    ``mask`` (B, N) is true where there is an item. What comes out where there is none is finite and means nothing.
+    ``mask`` (B, N) is true where there is an item. What comes out where there is none is 0.
     """
-    return _normalize(x, mask, (1,), eps)[0]
+    return _normalize(x, mask, lambda var, count: torch.rsqrt(var + eps))
 
 
-def _normalize(
-    x: Tensor, mask: Tensor | None, dims: tuple[int, ...], eps: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    out: tuple[Tensor, Tensor, Tensor, Tensor] = _Normalize.apply(x, mask, dims, eps)
+def _normalize(x: Tensor, mask: Tensor | None, factor: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    out: Tensor = _Normalize.apply(x, mask, factor)
     return out
 
 
 class _Normalize(torch.autograd.Function):
-    """``(x - mean) / sqrt(var + eps)`` over some dimensions of (B, N, C); it keeps one tensor for the gradient."""
+    """``(x - mean) * factor(var, count)`` of each set and channel, in few passes over the items.
+
+    With centred items c and a gradient g, that of the factor is ``sum(g c)``, from which autograd goes on to the
+    variance; the items get ``factor (g - mean(g)) + 2 / count * g_var * c``.
+    """
 
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, mask: Tensor | None, dims: tuple[int, ...], eps: float
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def forward(ctx: Any, x: Tensor, mask: Tensor | None, factor: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         if mask is None:
-            count = x.new_tensor(float(torch.Size(x.shape[d] for d in dims).numel()))
-            mean = x.mean(dims, keepdim=True)
-            out = x - mean
+            count = x.new_full((x.shape[0], 1, 1), float(x.shape[1]))
+            centred = x - x.mean(1, keepdim=True)  # (B, N, C)
         else:
             there = mask[..., None].to(x.dtype)  # (B, N, 1)
-            count = there.sum(dims, keepdim=True).clamp(min=1)  # (B, 1, 1) or (1, 1, 1)
-            mean = (x * there).sum(dims, keepdim=True) / count
-            out = (x - mean) * there
-        var = out.square().sum(dims, keepdim=True) / count
-        rstd = torch.rsqrt(var + eps)
-        out *= rstd
-        ctx.save_for_backward(out, rstd, count, mask)
-        ctx.dims = dims
-        ctx.mark_non_differentiable(mean, var, count)
-        return out, mean, var, count
+            count = there.sum(1, keepdim=True).clamp(min=1)
+            centred = (x - (x * there).sum(1, keepdim=True) / count) * there
+        with torch.enable_grad():
+            var = (centred.square().sum(1, keepdim=True) / count).requires_grad_()  # (B, 1, C)
+            scale = factor(var, count)
+        ctx.graph = scale, var
+        ctx.save_for_backward(centred, count, mask)
+        return centred * scale.detach()
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        out, rstd, count, mask = ctx.saved_tensors
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        centred, count, mask = ctx.saved_tensors
+        scale, var = ctx.graph
         g = grads[0] if mask is None else grads[0] * mask[..., None]
-        mean = g.sum(ctx.dims, keepdim=True) / count
-        along = (g * out).sum(ctx.dims, keepdim=True) / count
-        back = torch.addcmul(g - mean, out, along, value=-1).mul_(rstd)
-        return back if mask is None else back * mask[..., None], None, None, None
+        (g_var,) = torch.autograd.grad(scale, var, (g * centred).sum(1, keepdim=True), retain_graph=True)
+        scale = scale.detach()
+        out = g * scale
+        out -= out.sum(1, keepdim=True) / count
+        out.addcmul_(centred, 2 / count * g_var)
+        return out if mask is None else out * mask[..., None], None, None

@@ -133,7 +133,7 @@ class Correspondences(Task):
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         matches, labels, mask = batch["matches"], batch["labels"], batch["mask"]
-        logits = model(matches, mask).float()  # (B, N)
+        logits = model(matches, None if bool(mask.all()) else mask).float()  # (B, N)
         classification = balanced_cross_entropy(logits, labels, mask).mean()
         weights = match_weights(logits, mask)
         essential = (batch["essential_weight"] * essential_loss(matches, weights, batch["essential"])).mean()

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from n3net.nn import DistanceNorm
+from n3net.nn import DistanceNorm, SetNorm
 
 
 def synchronize(model: nn.Module) -> nn.Module:
@@ -19,6 +19,8 @@ def synchronize(model: nn.Module) -> nn.Module:
             setattr(model, name, SyncedBatchNorm(child))
         elif isinstance(child, DistanceNorm):
             setattr(model, name, SyncedDistanceNorm(child))
+        elif isinstance(child, SetNorm):
+            setattr(model, name, SyncedSetNorm(child))
         else:
             synchronize(child)
     return model
@@ -92,6 +94,17 @@ class SyncedDistanceNorm(DistanceNorm):
             unbiased = var * (count / (count - 1).clamp(min=1))
             self.running_var.lerp_(unbiased.to(self.running_var.dtype), self.momentum)
         return self.weight * torch.rsqrt(var + self.eps)
+
+
+class SyncedSetNorm(SetNorm):
+    """A norm of sets whose variance behind the context norm is that of the batches of all processes together."""
+
+    def __init__(self, norm: SetNorm) -> None:
+        super().__init__(len(norm.running_var), norm.eps, norm.momentum)
+        self.running_var = norm.running_var
+
+    def total(self, value: Tensor) -> Tensor:
+        return _sum_with_gradient(value)
 
 
 class _Sum(torch.autograd.Function):

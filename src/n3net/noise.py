@@ -60,13 +60,13 @@ def _sigma(channel: Array, peak: float) -> float:
     size = min(PATCH, *channel.shape)
     if size < 4:
         return 0.0
-    patches = _patches(channel, size).astype(np.float32) / np.float32(peak)  # (N, size²)
+    patches = patches_of(channel, size).astype(np.float32) / np.float32(peak)  # (N, size²)
     black = 0.0 if patches.min() >= 0 else -math.inf  # where values lie beyond, none were cut off
     white = 1.0 if patches.max() <= 1 else math.inf
     patches = patches[~((patches <= black) | (patches >= white)).all(1)]  # these tell nothing
     if len(patches) == 0:
         return 0.0
-    low, high = _frequencies(size)
+    low, high = frequencies(size)
     texture = np.square(patches @ low).sum(1)  # (N,)
     fine = np.abs(patches @ high)  # (N, high frequencies)
     means = patches.mean(1, dtype=np.float64)
@@ -80,14 +80,14 @@ def _sigma(channel: Array, peak: float) -> float:
     return sigma
 
 
-def _patches(channel: Array, size: int) -> Array:
-    """Patches on a regular grid, as dense as PATCHES allows, (N, size²)."""
+def patches_of(channel: Array, size: int, most: int = PATCHES) -> Array:
+    """Patches on a regular grid, as dense as ``most`` allows, (N, size²)."""
     windows = np.lib.stride_tricks.sliding_window_view(channel, (size, size))
-    step = max(1, math.ceil(math.sqrt(windows.shape[0] * windows.shape[1] / PATCHES)))
+    step = max(1, math.ceil(math.sqrt(windows.shape[0] * windows.shape[1] / most)))
     return windows[::step, ::step].reshape(-1, size * size)
 
 
-def _frequencies(size: int) -> tuple[Floats, Floats]:
+def frequencies(size: int) -> tuple[Floats, Floats]:
     """Bases of a patch's low frequencies, without its mean, and of its high ones, (size², n) each."""
     n = np.arange(size)
     cosines = np.cos(np.pi * (n[:, None] + 0.5) * n / size) * math.sqrt(2 / size)  # (pixel, frequency)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from n3net.correspondence.matchfile import Pair
 
 app = typer.Typer(
     add_completion=False,
@@ -58,6 +62,42 @@ def matches(
     typer.echo(f"{output}: {count} pairs of {len(views)} images")
 
 
+@app.command("from-images")
+def from_images(
+    folder: Annotated[Path, typer.Argument(help="Photos of one scene.")],
+    output: Output,
+    keypoints: Limit = 2000,
+    least: Least = 30,
+    cameras: Annotated[
+        Path | None, typer.Option(help="Also write the cameras that were found, as a cameras.json.")
+    ] = None,
+    one_camera: Annotated[
+        bool, typer.Option(help="Whether photos of equal size share a camera and its focal length.")
+    ] = True,
+    seed: Annotated[int, typer.Option(min=0, help="Of what is random in structure from motion.")] = 0,
+    force: Force = False,
+) -> None:
+    """Photos without known cameras: structure from motion (COLMAP), then the matches of all pairs with their poses.
+
+    Its libraries come with the package's extra 'sfm'.
+    """
+    from n3net.cli.progress import file_progress
+    from n3net.correspondence.matchfile import write_pairs
+    from n3net.correspondence.scenes import images_in, scene_pairs
+    from n3net.correspondence.sfm import reconstruct, write_cameras
+    from n3net.files import refuse_existing
+
+    for target in (output, cameras):
+        refuse_existing(target, force)
+    with file_progress([70, 30]) as update:
+        views = reconstruct(folder, one_camera=one_camera, seed=seed, progress=lambda part, what: update(0, what, part))
+        found = scene_pairs(views, limit=keypoints, least=least, progress=lambda part, what: update(1, what, part))
+        count = write_pairs(output, found, force)
+    if cameras is not None:
+        write_cameras(cameras, views, force)
+    typer.echo(f"{output}: {count} pairs; {len(views)} of {len(images_in(folder))} photos found their place")
+
+
 @app.command()
 def synthetic(
     output: Output,
@@ -87,7 +127,7 @@ def synthetic(
     drawn = None if poses is None else Poses(poses)
     with file_progress([count]) as update:
 
-        def pairs():  # type: ignore[no-untyped-def]
+        def pairs() -> Iterator[Pair]:
             for i in range(count):
                 update(0, str(output.name), i / count)
                 yield synthetic_pair(np.random.default_rng([seed, i]), matches, outliers, drawn)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,14 @@ from PIL import Image
 from n3net import weights
 from n3net.errors import UserError
 from n3net.evaluation import bootstrap, psnr, ssim
-from n3net.evaluation.gaussian import Picture, evaluate, noise, report, summarize
+from n3net.evaluation.gaussian import evaluate, noise, report
 from n3net.evaluation.html import interesting_crop, page
 from n3net.evaluation.images import data_root, image_set
 from n3net.evaluation.methods import Method, method, trained_for
 from n3net.evaluation.paper import TABLES
 from n3net.evaluation.report import markdown, markdown_images
 from n3net.evaluation.reproduce import candidates, find_table, reproduce, to_json, to_markdown
+from n3net.evaluation.restoration import Picture, summarize
 from n3net.inspection import interesting_pixels, look, mean_largest
 from n3net.models import create
 
@@ -33,6 +35,7 @@ SHARED = Path(__file__).parents[2] / "shared"
 def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("N3NET_WEIGHTS", str(tmp_path / "user"))
     monkeypatch.delenv("N3NET_DATA", raising=False)
+    monkeypatch.setitem(sys.modules, "bm3d", None)  # as if it were not installed
     return tmp_path / "user"
 
 
@@ -148,12 +151,9 @@ def test_methods(data: Path, tmp_path: Path) -> None:
     assert psnr(method("nlm").run(noisy, 25), clean) > psnr(noisy, clean) + 3
 
 
-def test_bm3d_is_optional(data: Path) -> None:
-    try:
-        import bm3d  # noqa: F401
-    except ImportError:
-        with pytest.raises(UserError, match="pip install"):
-            method("bm3d")
+def test_bm3d_is_optional() -> None:
+    with pytest.raises(UserError, match="pip install"):
+        method("bm3d")
 
 
 @pytest.mark.parametrize(
@@ -246,11 +246,11 @@ def test_nn3d_stands_on_a_dncnn() -> None:
     recipe = create("dncnn-6", depth=17).recipe
     record = {"model": {"name": recipe.name, "config": recipe.config}, "training": {"sigma": 25}}
     assert list(candidates(figure, {"base": record})) == ["nn3d:base"]
-    assert list(candidates(replace(figure, sigma=50), {"base": record})) == []
+    assert list(candidates(replace(figure, level=50), {"base": record})) == []
 
 
 def test_an_unknown_table() -> None:
-    with pytest.raises(UserError, match="table1, table2, table3, supplement"):
+    with pytest.raises(UserError, match="table1, table2, table3, table5, supplement, supplement-sr"):
         find_table("table9", TABLES)
 
 

@@ -34,6 +34,7 @@ class Run:
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     monkeypatch.setenv("N3NET_WEIGHTS", str(tmp_path / "user"))
     monkeypatch.delenv("N3NET_DATA", raising=False)
+    monkeypatch.setitem(sys.modules, "bm3d", None)  # as if it were not installed
     torch.manual_seed(0)
     weights.save(
         tmp_path / "user" / "mine.safetensors", create("n3net", features=4, depth=2), {"training": {"sigma": 25}}

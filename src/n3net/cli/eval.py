@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+if TYPE_CHECKING:
+    from n3net.evaluation.images import ImageSet
+    from n3net.evaluation.methods import Method
+    from n3net.evaluation.restoration import Level, Picture, Row
+
+Data = Annotated[list[Path], typer.Option(help="Directory of images as they should be. Repeatable.")]
+Json = Annotated[Path | None, typer.Option(help="Write all figures to this file.")]
+Markdown = Annotated[Path | None, typer.Option(help="Write tables to this file.")]
+Html = Annotated[Path | None, typer.Option(help="Write a page with zoomable pictures to this file.")]
+PictureCount = Annotated[int, typer.Option(help="Images of each data set on that page.")]
+Limit = Annotated[int | None, typer.Option(help="Only the first images of each data set.")]
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, help="Measure models.")
 
@@ -21,13 +34,13 @@ def gaussian(
     model: Annotated[
         list[str], typer.Option(help="Weights by name or file, 'nlm', 'bm3d', 'noisy', or nn3d:WEIGHTS. Repeatable.")
     ],
-    data: Annotated[list[Path], typer.Option(help="Directory of clean images. Repeatable.")],
+    data: Data,
     sigma: Annotated[list[float], typer.Option(help="Noise level in gray levels. Repeatable.")] = [25.0],  # noqa: B006
-    json: Annotated[Path | None, typer.Option(help="Write all figures to this file.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write tables to this file.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Write a page with zoomable pictures to this file.")] = None,
-    pictures: Annotated[int, typer.Option(help="Images of each data set on that page.")] = 6,
-    limit: Annotated[int | None, typer.Option(help="Only the first images of each data set.")] = None,
+    json: Json = None,
+    markdown: Markdown = None,
+    html: Html = None,
+    pictures: PictureCount = 6,
+    limit: Limit = None,
     seed: Annotated[int, typer.Option(help="Of the noise.")] = 0,
 ) -> None:
     """Remove white Gaussian noise, and compare with the clean images.
@@ -37,36 +50,97 @@ def gaussian(
     n3net eval gaussian --model N3.safetensors --model nlm --data Set12 --sigma 25 --json out.json --html out.html
     """
     from n3net.evaluation import gaussian as protocol
-    from n3net.evaluation.html import page
-    from n3net.evaluation.images import image_set
     from n3net.evaluation.methods import method
-    from n3net.evaluation.report import markdown as table
-    from n3net.evaluation.report import markdown_images, write
+    from n3net.evaluation.restoration import Level
 
     methods = [method(name) for name in model]
-    sets = [image_set(directory, limit) for directory in data]
+    rows, seen = _measure(
+        methods,
+        data,
+        limit,
+        [Level("sigma", s) for s in sigma],
+        lambda images, **options: protocol.evaluate(methods, images, sigma, seed=seed, kept=pictures, **options),
+        html is not None,
+    )
+    _tell(protocol.report(rows, methods, seed), seen, json, markdown, html)
+
+
+@app.command()
+def sr(
+    model: Annotated[list[str], typer.Option(help="Weights by name or file, or 'bicubic'. Repeatable.")],
+    data: Data,
+    factor: Annotated[list[float], typer.Option(help="Of upscaling. Repeatable.")] = [2.0],  # noqa: B006
+    json: Json = None,
+    markdown: Markdown = None,
+    html: Html = None,
+    pictures: PictureCount = 6,
+    limit: Limit = None,
+) -> None:
+    """Downscale images, upscale them again, and compare with the originals.
+
+    n3net eval sr --model upscale --model bicubic --data Set5 --factor 2 --json out.json
+    """
+    from n3net.evaluation import superresolution as protocol
+    from n3net.evaluation.restoration import Level
+
+    methods = [protocol.upscaler(name) for name in model]
+    rows, seen = _measure(
+        methods,
+        data,
+        limit,
+        [Level("factor", f) for f in factor],
+        lambda images, **options: protocol.evaluate(methods, images, factor, kept=pictures, **options),
+        html is not None,
+    )
+    _tell(protocol.report(rows, methods), seen, json, markdown, html)
+    for rule in ("images", "psnr", "ssim"):
+        typer.echo(f"{rule}: {protocol.PROTOCOL[rule]}")
+
+
+def _measure(
+    methods: list[Method],
+    data: list[Path],
+    limit: int | None,
+    levels: list[Level],
+    evaluate: Callable[..., list[Row]],
+    keep: bool,
+) -> tuple[list[Row], list[Picture]]:
+    """All data sets at all levels, with a bar; what was measured, and pictures of it if they are kept."""
+    from n3net.evaluation.images import image_set
+
+    sets: list[ImageSet] = [image_set(directory, limit) for directory in data]
     for m in methods:
-        for s in sigma:
-            if m.trained_for and not m.trained_for[0] <= s <= m.trained_for[1]:
-                typer.echo(f"note: {m.name} was not trained for σ = {s:g}, but for {_range(m.trained_for)}", err=True)
-    rows: list[protocol.Row] = []
-    seen: list[protocol.Picture] = []
+        for level in levels:
+            if m.trained_for and not m.trained_for[0] <= level.value <= m.trained_for[1]:
+                typer.echo(f"note: {m.name} was not trained for {level}, but for {_range(m.trained_for)}", err=True)
+    rows: list[Row] = []
+    seen: list[Picture] = []
     with progress_bar() as bar:
-        task = bar.add_task("", total=sum(len(s.paths) for s in sets) * len(methods) * len(sigma))
+        task = bar.add_task("", total=sum(len(s.paths) for s in sets) * len(methods) * len(levels))
 
         def step(what: str) -> None:
             bar.update(task, advance=1, description=what)
 
         for images in sets:
-            keep = seen.append if html else None
-            rows += protocol.evaluate(methods, images, sigma, seed=seed, progress=step, keep=keep, kept=pictures)
-    report: dict[str, Any] = protocol.report(rows, methods, seed)
-    typer.echo(table(report["results"]))
+            rows += evaluate(images, progress=step, keep=seen.append if keep else None)
+    return rows, seen
+
+
+def _tell(
+    report: dict[str, Any], seen: list[Picture], json: Path | None, markdown: Path | None, html: Path | None
+) -> None:
+    """The figures on standard output and in files."""
+    from n3net.evaluation.html import page
+    from n3net.evaluation.report import markdown as table
+    from n3net.evaluation.report import markdown_images, write
+
+    text = table(report["results"])
+    typer.echo(text)
     if json:
         write(json, report)
     if markdown:
-        how = "\n".join(f"- {key}: {text}" for key, text in protocol.PROTOCOL.items())
-        write(markdown, f"{table(report['results'])}\n\n{markdown_images(report['images'])}\n\n{how}")
+        how = "\n".join(f"- {key}: {rule}" for key, rule in report["protocol"].items())
+        write(markdown, f"{text}\n\n{markdown_images(report['images'])}\n\n{how}")
     if html:
         write(html, page(report, seen))
 
@@ -81,8 +155,8 @@ def correspondence(
     estimator: Annotated[
         list[str] | None, typer.Option(help="ransac, magsac, poselib. Repeatable. (default: all that are installed)")
     ] = None,
-    json: Annotated[Path | None, typer.Option(help="Write all figures to this file.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write tables to this file.")] = None,
+    json: Json = None,
+    markdown: Markdown = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first pairs of each file.")] = None,
 ) -> None:
     """Filter matches of image pairs with known poses, and estimate the poses from those that are kept.

@@ -9,7 +9,9 @@ import typer
 
 
 def command(
-    table: Annotated[str, typer.Argument(help="table1, table2, table3, table6, or supplement (its ablation).")],
+    table: Annotated[
+        str, typer.Argument(help="table1, table2, table3, table5, table6, supplement (its ablation), supplement-sr.")
+    ],
     data: Annotated[
         Path | None,
         typer.Option(help="Directory with Set12, BSD68 ..., or .pairs files for table6. By default $N3NET_DATA."),
@@ -23,8 +25,8 @@ def command(
     """Print a table of the paper, with what your weights and data give beside it.
 
     Weights take part when they are known by name ('n3net weights list') or given with --model, are of the row's
-    architecture and were trained for its noise level. A dash means that there are none, or no data: nothing is
-    filled in that was not measured.
+    architecture and were trained for its noise level or factor. A dash means that there are none, or no data:
+    nothing is filled in that was not measured.
     """
     from n3net.cli.eval import progress_bar
     from n3net.evaluation.images import data_root

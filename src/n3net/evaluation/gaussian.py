@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,42 +12,15 @@ from torch import Tensor
 from n3net.errors import UserError
 from n3net.evaluation.images import ImageSet
 from n3net.evaluation.methods import Method
-from n3net.evaluation.metrics import bootstrap, psnr, ssim
+from n3net.evaluation.restoration import RULES, Case, Level, Picture, Row, full_report, measure
 
 PROTOCOL = {
     "noise": "white Gaussian, standard deviation sigma of 255 gray levels, neither clipped nor rounded",
     "seed": "numpy Generator of (seed, image number, 1000 sigma): the same noise for every model",
     "psnr": "output clipped to [0, 1], not rounded; mean over images of dB",
     "ssim": "Gaussian window 11 x 11, sigma 1.5, windows inside the image; mean over channels and images",
-    "interval": "95 %, percentile bootstrap over images, 10,000 draws",
-    "seconds": "median over images, wall clock, one warm-up run before",
+    **RULES,
 }
-
-
-@dataclass(frozen=True)
-class Row:
-    """One image, one method, one noise level."""
-
-    model: str
-    dataset: str
-    sigma: float
-    image: str
-    psnr: float
-    ssim: float
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Picture:
-    """What was seen, kept for a page with pictures."""
-
-    dataset: str
-    sigma: float
-    image: str
-    clean: Tensor  # (C, H, W)
-    noisy: Tensor
-    outputs: dict[str, Tensor]  # by method, clipped
-    psnr: dict[str, float]
 
 
 def noise(shape: Sequence[int], sigma: float, index: int, seed: int = 0) -> Tensor:
@@ -83,61 +54,20 @@ def evaluate(
     for sigma in sigmas:
         if not 0 <= sigma <= 255:
             raise UserError(f"sigma: expected 0 to 255 gray levels, got {sigma}")
-        for method in methods:
-            method.run(torch.rand(channels, 64, 64), sigma)
-        for index, path in enumerate(images.paths):
-            clean = images.read(index, channels)
-            noisy = clean + noise(clean.shape, sigma, index, seed)
-            outputs, scores = {}, {}
-            for method in methods:
-                start = time.perf_counter()
-                out = method.run(noisy, sigma)
-                seconds = time.perf_counter() - start
-                outputs[method.name] = out = out.clamp(0, 1)
-                scores[method.name] = psnr(out, clean)
-                row = Row(method.name, images.name, sigma, path.name, scores[method.name], ssim(out, clean), seconds)
-                rows.append(row)
-                progress(f"{images.name} σ = {sigma:g} {path.name} {method.name}")
-            if keep is not None and index < kept:
-                keep(Picture(images.name, sigma, path.name, clean, noisy, outputs, scores))
+        cases = _cases(images, channels, sigma, seed)
+        rows += measure(methods, images.name, Level("sigma", sigma), cases, progress=progress, keep=keep, kept=kept)
     return rows
-
-
-def summarize(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Means over images: one entry per model, data set and noise level, in the order they were measured."""
-    groups: dict[tuple[str, str, float], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row.model, row.dataset, row.sigma), []).append(row)
-    return [
-        {
-            "model": model,
-            "dataset": dataset,
-            "sigma": sigma,
-            "psnr": float(np.mean([row.psnr for row in group])),
-            "ssim": float(np.mean([row.ssim for row in group])),
-            "n": len(group),
-            "seconds": float(np.median([row.seconds for row in group])),
-            "psnr_interval": bootstrap([row.psnr for row in group]),
-            "ssim_interval": bootstrap([row.ssim for row in group]),
-        }
-        for (model, dataset, sigma), group in groups.items()
-    ]
 
 
 def report(rows: Sequence[Row], methods: Sequence[Method], seed: int) -> dict[str, Any]:
     """All that was measured and how, for a JSON file."""
-    from n3net.version import __version__
+    return full_report("gaussian", {**PROTOCOL, "seed_value": seed}, rows, methods)
 
-    return {
-        "task": "gaussian",
-        "protocol": {**PROTOCOL, "seed_value": seed},
-        "n3net": __version__,
-        "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
-        "models": [{"name": m.name, "trained_for": m.trained_for, "digest": m.digest} for m in methods],
-        "results": summarize(rows),
-        "images": [asdict(row) for row in rows],
-    }
+
+def _cases(images: ImageSet, channels: int, sigma: float, seed: int) -> Iterator[Case]:
+    for index, path in enumerate(images.paths):
+        clean = images.read(index, channels)
+        yield Case(path.name, clean, clean + noise(clean.shape, sigma, index, seed))
 
 
 def common_channels(methods: Sequence[Method]) -> int:

@@ -14,8 +14,10 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional as F
 
-from n3net.evaluation.gaussian import Picture
+from n3net.evaluation.restoration import Level, Picture, level_of
 
+TITLES = {"gaussian": "Denoising", "sr": "Super-resolution"}
+NAMES = {"sigma": ("clean", "noisy"), "factor": ("original", "bicubic")}  # of truth and degraded image
 CROP = 100  # pixels along a side of the part that is shown first
 
 
@@ -28,7 +30,7 @@ def page(report: dict[str, Any], pictures: Sequence[Picture]) -> str:
     return (
         f"<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
         f"<title>n3net eval</title><style>{_STYLE}</style>"
-        f"<h1>Denoising, side by side</h1>{_table(report['results'])}"
+        f"<h1>{TITLES[report['task']]}, side by side</h1>{_table(report['results'])}"
         f"<p class=hint>All pictures of a row move together: scroll to zoom, drag to move, double-click for the whole "
         f"image. They open where the methods differ most.</p>{figures}"
         f"<h2>Protocol</h2><dl>{protocol}</dl><script>{_SCRIPT}</script></html>"
@@ -46,18 +48,19 @@ def interesting_crop(outputs: Sequence[Tensor], clean: Tensor, size: int) -> tup
 
 
 def _figure(picture: Picture) -> str:
-    left, top, size = interesting_crop(list(picture.outputs.values()), picture.clean, CROP)
-    height, width = picture.clean.shape[-2:]
+    left, top, size = interesting_crop(list(picture.outputs.values()), picture.truth, CROP)
+    height, width = picture.truth.shape[-2:]
     best = max(picture.psnr, key=lambda name: picture.psnr[name])
-    panels = [_panel(picture.clean, "clean", "")]
-    if "noisy" not in picture.outputs:
-        panels.append(_panel(picture.noisy.clamp(0, 1), "noisy", f"σ = {picture.sigma:g}"))
+    truth, degraded = NAMES[picture.level.key]
+    panels = [_panel(picture.truth, truth, "")]
+    if degraded not in picture.outputs:
+        panels.append(_panel(picture.degraded.clamp(0, 1), degraded, str(picture.level)))
     for name, out in picture.outputs.items():
         score = f"{picture.psnr[name]:.2f} dB"
         panels.append(_panel(out, name, f"<b>{score}</b>" if name == best else score))
     return (
         f"<figure data-w={width} data-h={height} data-crop='{left},{top},{size}'><figcaption>"
-        f"{html.escape(picture.dataset)} / {html.escape(picture.image)}, σ = {picture.sigma:g}</figcaption>"
+        f"{html.escape(picture.dataset)} / {html.escape(picture.image)}, {picture.level}</figcaption>"
         f"<div class=row>{''.join(panels)}</div></figure>"
     )
 
@@ -79,20 +82,20 @@ def data_uri(image: Tensor) -> str:
 
 
 def _table(results: Sequence[dict[str, Any]]) -> str:
-    best: dict[tuple[str, float], float] = {}
+    best: dict[tuple[str, Level], float] = {}
     for r in results:
-        key = (r["dataset"], r["sigma"])
+        key = (r["dataset"], level_of(r))
         best[key] = max(best.get(key, 0.0), r["psnr"])
     lines = []
     for r in results:
         low, high = r["psnr_interval"]
-        strong = " class=best" if r["psnr"] == best[(r["dataset"], r["sigma"])] else ""
+        strong = " class=best" if r["psnr"] == best[(r["dataset"], level_of(r))] else ""
         lines.append(
-            f"<tr><td>{html.escape(r['dataset'])}<td>{r['sigma']:g}<td>{html.escape(r['model'])}"
+            f"<tr><td>{html.escape(r['dataset'])}<td>{level_of(r)}<td>{html.escape(r['model'])}"
             f"<td{strong}>{r['psnr']:.2f}<td class=dim>{low:.2f} – {high:.2f}<td>{r['ssim']:.4f}<td>{r['n']}"
             f"<td>{r['seconds']:.2f}"
         )
-    head = "<tr><th>data<th>σ<th>model<th>PSNR (dB)<th>95 %<th>SSIM<th>images<th>s / image"
+    head = "<tr><th>data<th><th>model<th>PSNR (dB)<th>95 %<th>SSIM<th>images<th>s / image"
     return f"<table>{head}{''.join(lines)}</table>"
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
@@ -25,13 +26,17 @@ class ImageSet:
 
     def read(self, index: int, channels: int = 1) -> Tensor:
         """One image, (channels, H, W) in [0, 1]; colour becomes gray by ITU-R 601, gray three equal channels."""
+        pixels = self.pixels(index, channels).astype(np.float32) / 255
+        return torch.from_numpy(np.atleast_3d(pixels).transpose(2, 0, 1).copy())  # (C, H, W)
+
+    def pixels(self, index: int, channels: int = 1) -> npt.NDArray[np.uint8]:
+        """The same as it is in the file: (H, W) or (H, W, 3) of 8 bits."""
         path = self.paths[index]
         try:
             with Image.open(path) as image:
-                pixels = np.asarray(image.convert("L" if channels == 1 else "RGB"), dtype=np.float32) / 255
+                return np.asarray(image.convert("L" if channels == 1 else "RGB"))
         except (UnidentifiedImageError, OSError) as error:
             raise UserError(f"{path}: cannot be read as an image ({error})") from error
-        return torch.from_numpy(np.atleast_3d(pixels).transpose(2, 0, 1).copy())  # (C, H, W)
 
 
 def image_set(directory: str | Path, limit: int | None = None) -> ImageSet:

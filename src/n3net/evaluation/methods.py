@@ -17,13 +17,14 @@ Run = Callable[[Tensor, float], Tensor]
 
 @dataclass(frozen=True)
 class Method:
-    """A way to remove noise.
+    """A way to remove noise, or to upscale.
 
     Args:
         name: in tables.
-        run: a noisy image (C, H, W) and sigma in gray levels -> the denoised image.
+        run: an image (C, H, W) and how much has been done to it -> the restored image. That is a noisy image and sigma
+            in gray levels, or an image that has been upscaled bicubically and the factor.
         channels: that it works on, None if any.
-        trained_for: noise levels it was trained for, lowest and highest, None if that is not known or any.
+        trained_for: noise levels or factors it was trained for, lowest and highest, None if that is not known or any.
         digest: of the weights.
     """
 
@@ -60,16 +61,21 @@ def method(name: str) -> Method:
 
 def trained_for(record: dict[str, Any]) -> tuple[float, float] | None:
     """Lowest and highest noise level that a training record names."""
-    sigma = None
-    for keys in (("training", "sigma"), ("training", "config", "data", "sigma")):
+    return recorded_range(record, "sigma")
+
+
+def recorded_range(record: dict[str, Any], name: str) -> tuple[float, float] | None:
+    """Lowest and highest of the levels that a training record has under a name."""
+    found = None
+    for keys in (("training", name), ("training", "config", "data", name)):
         value: Any = record
         for key in keys:
             value = value.get(key) if isinstance(value, dict) else None
-        sigma = value if sigma is None else sigma
-    if isinstance(sigma, int | float):
-        return float(sigma), float(sigma)
-    if isinstance(sigma, list) and sigma and all(isinstance(s, int | float) for s in sigma):
-        return float(min(sigma)), float(max(sigma))
+        found = value if found is None else found
+    if isinstance(found, int | float):
+        return float(found), float(found)
+    if isinstance(found, list) and found and all(isinstance(level, int | float) for level in found):
+        return float(min(found)), float(max(found))
     return None
 
 

@@ -13,7 +13,7 @@ class Figure:
 
     Args:
         row, column: where it stands.
-        dataset, sigma: what was measured on.
+        dataset, level: what was measured on, and the noise level or the factor.
         psnr, ssim: what the paper reports, None where it reports nothing.
         model: our model of the same kind, or a method that learns nothing; None where there is none.
         config: what the model's config must say.
@@ -22,7 +22,7 @@ class Figure:
     row: str
     column: str
     dataset: str
-    sigma: float
+    level: float
     psnr: float | None
     ssim: float | None = None
     model: str | None = None
@@ -36,6 +36,7 @@ class Table:
     title: str
     figures: tuple[Figure, ...]
     corner: str = ""  # what its rows are
+    task: str = "gaussian"  # of 'n3net eval'
 
 
 def _table1() -> Table:
@@ -130,7 +131,52 @@ def _supplement() -> Table:
     )
 
 
-TABLES = {"table1": _table1(), "table2": _table2(), "table3": _table3(), "supplement": _supplement()}
+# Columns of the tables of super-resolution and what stands for them here; the others have no counterpart.
+_UPSCALERS = {
+    "Bicubic": "bicubic",
+    "SelfEx": None,
+    "WSD-SR": None,
+    "MemNet": None,
+    "MDSR": None,
+    "VDSR": "vdsr",
+    "N3Net": "n3net-sr",
+}
+_TABLE5 = {
+    ("Set5", 2): (33.68, 36.49, 37.21, 37.78, 38.11, 37.53, 37.57),
+    ("Set5", 3): (30.41, 32.58, 33.50, 34.09, 34.66, 33.66, 33.84),
+    ("Set5", 4): (28.43, 30.31, 31.39, 31.74, 32.50, 31.35, 31.50),
+}
+_SUPPLEMENT_SR = {
+    ("Urban100", 2): (26.88, 29.54, 30.29, 31.31, 32.84, 30.76, 30.80),
+    ("Urban100", 3): (24.46, 26.44, 26.95, 27.56, 28.79, 27.14, 27.19),
+    ("Urban100", 4): (23.14, 24.79, 25.16, 25.50, 26.67, 25.18, 25.23),
+    ("BSD100", 2): (29.56, 31.18, None, 32.05, 32.29, 31.90, 31.98),
+    ("BSD100", 3): (27.21, 28.29, None, 28.95, 29.25, 28.82, 28.91),
+    ("BSD100", 4): (25.96, 26.84, None, 27.38, 27.72, 27.29, 27.34),
+}
+
+
+def _super_resolution(title: str, values: Mapping[tuple[str, int], tuple[float | None, ...]]) -> Table:
+    return Table(
+        title,
+        tuple(
+            Figure(f"{dataset}, x{factor}", method, dataset, factor, value, None, model)
+            for (dataset, factor), row in values.items()
+            for (method, model), value in zip(_UPSCALERS.items(), row, strict=True)
+        ),
+        "data",
+        "sr",
+    )
+
+
+TABLES = {
+    "table1": _table1(),
+    "table2": _table2(),
+    "table3": _table3(),
+    "table5": _super_resolution("Table 5. Super-resolution", _TABLE5),
+    "supplement": _supplement(),
+    "supplement-sr": _super_resolution("Supplement. Super-resolution", _SUPPLEMENT_SR),
+}
 
 # Table 6, mAP at 5, 10 and 20 degrees: trained on / tested on -> method -> values. Neither images nor matches of it
 # are available any more.

@@ -9,25 +9,31 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from n3net.evaluation.restoration import level_of
+
 
 def markdown(results: Sequence[dict[str, Any]]) -> str:
     """Means of an evaluation as a Markdown table."""
-    lines = ["| model | data | σ | PSNR (dB) | 95 % | SSIM | images | s / image |", "|---|---|---|---|---|---|---|---|"]
+    level = "factor" if any("factor" in r for r in results) else "σ"
+    lines = [
+        f"| model | data | {level} | PSNR (dB) | 95 % | SSIM | images | s / image |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for r in results:
         low, high = r["psnr_interval"]
         lines.append(
-            f"| {r['model']} | {r['dataset']} | {r['sigma']:g} | {r['psnr']:.2f} | {low:.2f} – {high:.2f} "
+            f"| {r['model']} | {r['dataset']} | {level_of(r).value:g} | {r['psnr']:.2f} | {low:.2f} – {high:.2f} "
             f"| {r['ssim']:.4f} | {r['n']} | {r['seconds']:.2f} |"
         )
     return "\n".join(lines)
 
 
 def markdown_images(rows: Sequence[dict[str, Any]]) -> str:
-    """PSNR of each image as a Markdown table, one column per model and noise level."""
-    columns = list(dict.fromkeys((r["model"], r["sigma"]) for r in rows))
-    values = {(r["dataset"], r["image"], r["model"], r["sigma"]): r["psnr"] for r in rows}
+    """PSNR of each image as a Markdown table, one column per model and level."""
+    columns = list(dict.fromkeys((r["model"], level_of(r)) for r in rows))
+    values = {(r["dataset"], r["image"], r["model"], level_of(r)): r["psnr"] for r in rows}
     lines = [
-        "| image | " + " | ".join(f"{model}, σ = {sigma:g}" for model, sigma in columns) + " |",
+        "| image | " + " | ".join(f"{model}, {level}" for model, level in columns) + " |",
         "|---" * (len(columns) + 1) + "|",
     ]
     for dataset, image in dict.fromkeys((r["dataset"], r["image"]) for r in rows):

@@ -3,21 +3,59 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from n3net.errors import UserError
-from n3net.evaluation.gaussian import PROTOCOL, evaluate, summarize
+from n3net.evaluation import gaussian, superresolution
 from n3net.evaluation.images import image_set
-from n3net.evaluation.methods import CLASSICAL, method, trained_for
+from n3net.evaluation.methods import CLASSICAL, Method, method, trained_for
 from n3net.evaluation.paper import Figure, Table
+from n3net.evaluation.restoration import Level, Row, summarize
 from n3net.models.registry import MODELS, full_config
 from n3net.weights import available, info, locate
 
 # What may differ from the paper's network without making it another row of a table.
 DETAILS = {"noise_map", "options", "first_norm", "norm"}
+
+# Where else the images of a data set may be; BSD100 is the validation split of BSDS500.
+ELSEWHERE = {"BSD100": "BSDS500/val"}
+
+
+@dataclass(frozen=True)
+class Task:
+    """How the figures of a table are measured.
+
+    Args:
+        level: key of the level in results.
+        rules: the protocol.
+        method: by name.
+        trained_for: lowest and highest level of a training record.
+        evaluate: methods on images at some levels.
+        stated: which of the rules stand below a table.
+    """
+
+    level: str
+    rules: Mapping[str, str]
+    method: Callable[[str], Method]
+    trained_for: Callable[[dict[str, Any]], tuple[float, float] | None]
+    evaluate: Callable[..., list[Row]]
+    stated: tuple[str, ...]
+
+
+TASKS = {
+    "gaussian": Task("sigma", gaussian.PROTOCOL, method, trained_for, gaussian.evaluate, ("noise", "psnr")),
+    "sr": Task(
+        "factor",
+        superresolution.PROTOCOL,
+        superresolution.upscaler,
+        superresolution.trained_for,
+        superresolution.evaluate,
+        ("images", "psnr"),
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -53,22 +91,28 @@ def reproduce(
     Returns:
         The table, with rows or columns for further data sets, and what was measured.
     """
-    table = with_datasets(table, datasets)
+    table, task = with_datasets(table, datasets), TASKS[table.task]
     records = {name: info(locate(name)) for name in [*extra, *available()]}
     cache: dict[tuple[str, str, float], dict[str, Any]] = {}
     measured = []
     for figure in table.figures:
-        if root is None or not (root / figure.dataset).is_dir():
+        directory = None if root is None else find_directory(root, figure.dataset)
+        if directory is None:
             continue
-        for name in candidates(figure, records):
-            key = (name, figure.dataset, figure.sigma)
+        for name in candidates(figure, records, task):
+            key = (name, figure.dataset, figure.level)
             if key not in cache:
-                progress(f"{name}, {figure.dataset}, σ = {figure.sigma:g}")
-                images = image_set(root / figure.dataset, limit)
-                cache[key] = summarize(evaluate([method(name)], images, [figure.sigma]))[0]
+                progress(f"{figure.dataset} {Level(task.level, figure.level)} {name}")
+                rows = task.evaluate([task.method(name)], image_set(directory, limit), [figure.level])
+                cache[key] = summarize(rows)[0]
             result = cache[key]
             measured.append(Measured(figure, name, result["psnr"], result["ssim"], result["n"]))
     return table, measured
+
+
+def find_directory(root: Path, dataset: str) -> Path | None:
+    """Where the images of a data set are."""
+    return next((root / d for d in (dataset, ELSEWHERE.get(dataset, dataset)) if (root / d).is_dir()), None)
 
 
 def with_datasets(table: Table, datasets: Sequence[str]) -> Table:
@@ -94,17 +138,20 @@ def with_datasets(table: Table, datasets: Sequence[str]) -> Table:
     return replace(table, figures=tuple(figures))
 
 
-def candidates(figure: Figure, records: dict[str, dict[str, Any]]) -> Iterator[str]:
+def candidates(figure: Figure, records: dict[str, dict[str, Any]], task: Task = TASKS["gaussian"]) -> Iterator[str]:
     """Names of weights and methods that can be measured for a figure."""
     if figure.model is None:
+        return
+    if figure.model == "bicubic":
+        yield figure.model
         return
     if figure.model in CLASSICAL:
         if importlib.util.find_spec(figure.model) is not None:
             yield figure.model
         return
     for name, record in records.items():
-        levels = trained_for(record)
-        if levels and levels[0] <= figure.sigma <= levels[1] and _stands_for(record["model"], figure):
+        levels = task.trained_for(record)
+        if levels and levels[0] <= figure.level <= levels[1] and _stands_for(record["model"], figure):
             yield f"nn3d:{name}" if figure.model == "nn3d" else name
 
 
@@ -114,7 +161,9 @@ def _stands_for(model: dict[str, Any], figure: Figure) -> bool:
     if model["name"] not in MODELS or MODELS[model["name"]].build is not MODELS[wanted].build:
         return False
     expected, found = full_config(wanted, **figure.config), model["config"]
-    return found.get("channels") == 1 and all(found.get(key) == expected[key] for key in expected if key not in DETAILS)
+    return found.get("channels", 1) == 1 and all(
+        found.get(key) == expected[key] for key in expected if key not in DETAILS
+    )
 
 
 def to_markdown(table: Table, measured: Sequence[Measured]) -> str:
@@ -144,7 +193,8 @@ def to_markdown(table: Table, measured: Sequence[Measured]) -> str:
     lines += ["", *(f"[{i}] {note}" for i, note in enumerate(notes, start=1))]
     if not measured:
         lines.append("Nothing was measured: there are no weights or no data for any of these rows.")
-    lines.append(f"Noise: {PROTOCOL['noise']}. PSNR: {PROTOCOL['psnr']}.")
+    task = TASKS[table.task]
+    lines += [f"{rule}: {task.rules[rule]}." for rule in task.stated]
     return "\n".join(lines)
 
 
@@ -152,13 +202,13 @@ def to_json(table: Table, measured: Sequence[Measured]) -> dict[str, Any]:
     """The same for programs: all figures of the paper, and the results in the form of 'n3net eval'."""
     return {
         "title": table.title,
-        "protocol": PROTOCOL,
+        "protocol": TASKS[table.task].rules,
         "paper": [asdict(figure) for figure in table.figures],
         "results": [
             {
                 "model": m.weights,
                 "dataset": m.figure.dataset,
-                "sigma": m.figure.sigma,
+                TASKS[table.task].level: m.figure.level,
                 "psnr": m.psnr,
                 "ssim": m.ssim,
                 "n": m.n,

@@ -10,14 +10,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from n3net.color import luminance
+from n3net.degradation import degrade
 from n3net.errors import UserError
 from n3net.models import Upscaler
-from n3net.resizing import resize, scaled_size
 from n3net.tasks.images import ImageOptions, ImageTask, psnr, squared_error
 from n3net.training.data import Batch, choose, random_place, random_turn
-
-Plane = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -71,34 +68,6 @@ class SuperResolution(ImageTask):
             inner = (..., slice(factor, -factor), slice(factor, -factor))
             scores[f"psnr-x{factor}"] = psnr(model(upscaled)[inner], high[inner])
         return {"psnr": sum(scores.values()) / len(scores), **scores}
-
-
-@dataclass(frozen=True)
-class Pair:
-    """The luminance of an image (H, W) in [0, 1], and that of the small image (h, w) made from it."""
-
-    high: Plane
-    low: Plane
-
-    def upscaled(self, part: tuple[slice, slice] = (slice(None), slice(None))) -> Plane:
-        """Rows and columns of the small image at the size of the large one."""
-        height, width = self.high.shape
-        return resize(self.low, size=(height, width), part=part)
-
-
-def degrade(image: npt.NDArray[np.uint8], factor: int) -> Pair:
-    """What super-resolution starts from: 8 bit colours (H, W, 3), cropped to a multiple of the factor and downscaled.
-
-    The small image is rounded to 8 bits, as a file would be; its luminance is not.
-    """
-    height, width = (side // factor * factor for side in image.shape[:2])
-    high = image[:height, :width]
-    low = resize(high, size=scaled_size((height, width), 1 / factor))
-    return Pair(_luminance(high), _luminance(low))
-
-
-def _luminance(image: npt.NDArray[np.uint8]) -> Plane:
-    return luminance(image.astype(np.float32) / np.float32(255))
 
 
 def _at_least(image: npt.NDArray[np.uint8], side: int) -> npt.NDArray[np.uint8]:

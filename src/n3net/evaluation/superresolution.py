@@ -1,0 +1,86 @@
+"""The field's protocol for images that were downscaled bicubically."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from n3net.degradation import degrade
+from n3net.errors import UserError
+from n3net.evaluation.images import ImageSet
+from n3net.evaluation.methods import Method, recorded_range
+from n3net.evaluation.restoration import RULES, Case, Level, Picture, Row, full_report, measure
+
+PROTOCOL = {
+    "images": "the large image is cropped to a multiple of the factor and downscaled as MATLAB's imresize does it "
+    "(bicubic, antialiased), in RGB rounded to 8 bits",
+    "psnr": "of Y (BT.601, 16 to 235), output clipped to [0, 1] and not rounded, without a border of as many pixels as "
+    "the factor; mean over images of dB",
+    "ssim": "of the same pixels; Gaussian window 11 x 11, sigma 1.5, windows inside the image; mean over images",
+    **RULES,
+}
+SMALLEST = 11  # side of SSIM's window
+
+
+def upscaler(name: str) -> Method:
+    """A method by name: ``bicubic``, or weights; ``LABEL=NAME`` gives it another name in tables."""
+    label, _, name = name.rpartition("=")
+    label = label or name
+    if name == "bicubic":
+        return Method(label, lambda upscaled, factor: upscaled)
+    from n3net.inference import load_for
+    from n3net.models import Upscaler, fold_batch_norm
+
+    model = load_for("super-resolution", name, Upscaler)
+    folded = fold_batch_norm(model)
+
+    def run(upscaled: Tensor, factor: float) -> Tensor:
+        with torch.inference_mode():
+            out: Tensor = folded(upscaled[None])[0]
+        return out
+
+    return Method(label, run, model.channels, trained_for(model.record), model.record["digest"])
+
+
+def trained_for(record: dict[str, Any]) -> tuple[float, float] | None:
+    """Lowest and highest factor that a training record names."""
+    return recorded_range(record, "factors")
+
+
+def evaluate(
+    methods: Sequence[Method],
+    images: ImageSet,
+    factors: Sequence[float],
+    *,
+    progress: Callable[[str], None] = lambda what: None,
+    keep: Callable[[Picture], None] | None = None,
+    kept: int = 6,
+) -> list[Row]:
+    """Downscale all images and upscale them with all methods; see :func:`n3net.evaluation.restoration.measure`."""
+    rows = []
+    for factor in factors:
+        if not 1 <= factor <= 8:
+            raise UserError(f"factor: expected 1 to 8, got {factor}")
+        level = Level("factor", factor)
+        rows += measure(methods, images.name, level, _cases(images, factor), progress=progress, keep=keep, kept=kept)
+    return rows
+
+
+def report(rows: Sequence[Row], methods: Sequence[Method]) -> dict[str, Any]:
+    """All that was measured and how, for a JSON file."""
+    return full_report("sr", PROTOCOL, rows, methods)
+
+
+def _cases(images: ImageSet, factor: float) -> Iterator[Case]:
+    border = math.ceil(factor)
+    for index, path in enumerate(images.paths):
+        pixels = images.pixels(index, 3)
+        if min(pixels.shape[:2]) // factor * factor < SMALLEST + 2 * border:
+            raise UserError(f"{path}: {pixels.shape[1]} x {pixels.shape[0]} pixels are too few to measure x{factor:g}")
+        pair = degrade(pixels, factor)
+        truth, degraded = (torch.from_numpy(y)[None] for y in (pair.high, pair.upscaled()))  # (1, H, W)
+        yield Case(path.name, truth, degraded, border)

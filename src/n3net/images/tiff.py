@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -62,16 +63,13 @@ def write_tiff(file: BinaryIO, colors: Array, metadata: Metadata) -> None:
     channels = 1 if colors.ndim == 2 else colors.shape[2]
     tags = exif_tags(metadata.exif)
     strips = [zlib.compress(np.ascontiguousarray(colors[y : y + ROWS]).tobytes(), 6) for y in range(0, height, ROWS)]
-    sizes = [len(strip) for strip in strips]
     ifd = TiffImagePlugin.ImageFileDirectory_v2()  # in the byte order of this machine, like the pixels
     for tag, value in tags.items():
         ifd[tag] = tags.get_ifd(tag) if tag in TiffTags.TAGS_V2_GROUPS else value
-    ifd[256], ifd[257] = width, height
     ifd[258] = (8 * colors.itemsize,) * channels
     ifd[259] = 8  # deflate
     ifd[262] = 1 if channels < 3 else 2  # gray, RGB
     ifd[277] = channels
-    ifd[278] = ROWS
     ifd[339] = (3 if colors.dtype == np.float32 else 1,) * channels
     if channels in (2, 4):
         ifd[338] = 2  # alpha that is not multiplied into the colours
@@ -81,6 +79,28 @@ def write_tiff(file: BinaryIO, colors: Array, metadata: Metadata) -> None:
         if data is not None:
             ifd.tagtype[tag] = 7 if tag == 34675 else 1
             ifd[tag] = data
+    save_directory(file, ifd, (width, height), ROWS, strips)
+
+
+def save_directory(
+    file: BinaryIO,
+    ifd: TiffImagePlugin.ImageFileDirectory_v2,
+    size: tuple[int, int],
+    rows: int,
+    strips: Sequence[bytes],
+) -> None:
+    """Write a directory of tags and the strips of pixels it stands for.
+
+    Args:
+        file: open for writing.
+        ifd: all tags but those for size and strips.
+        size: width and height.
+        rows: of a strip.
+        strips: of pixels, as the tags say they are stored.
+    """
+    sizes = [len(strip) for strip in strips]
+    ifd[256], ifd[257] = size
+    ifd[278] = rows
     ifd.tagtype[273] = ifd.tagtype[279] = 4
     ifd[279] = tuple(sizes)
     ifd[273] = tuple(int(offset) for offset in np.cumsum([0, *sizes[:-1]]))  # Pillow adds where the directory ends

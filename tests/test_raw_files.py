@@ -1,0 +1,196 @@
+"""Raw files: real DNGs with known noise, read by LibRaw, denoised, developed and written."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from n3net.errors import UserError
+from n3net.images.tiff import exif_tags
+from n3net.models import create
+from n3net.raw.denoising import denoise_photo, denoise_plane
+from n3net.raw.dng import write_dng, write_mosaic
+from n3net.raw.noise import NoiseLevel
+from n3net.raw.photo import RawPhoto
+from n3net.raw.tags import exif_of, noise_profile
+
+rawpy = pytest.importorskip("rawpy", reason="needs the extra raw")
+tifffile = pytest.importorskip("tifffile", reason="needs the extra images")
+
+BLACK, WHITE = 512, 16383
+LEVEL = NoiseLevel(2e-3, 1e-5)
+MATRIX = (9, -2, -1, -4, 12, 2, 0, 1, 6)
+
+
+def scene(height: int = 96, width: int = 128, pattern: str = "RGGB") -> np.ndarray[Any, Any]:
+    """Clean values of a mosaic in [0, 1]: a gray ramp whose red and blue are half as strong as green."""
+    ramp = np.linspace(0.05, 0.7, width)[None].repeat(height, 0) * np.linspace(0.5, 1, height)[:, None]
+    for i, color in enumerate(pattern):
+        ramp[i // 2 :: 2, i % 2 :: 2] *= 1.0 if color == "G" else 0.5
+    return ramp
+
+
+def write_test_dng(
+    path: Path,
+    values: np.ndarray[Any, Any],
+    pattern: str = "RGGB",
+    profile: tuple[float, ...] | None = None,
+    orientation: int = 1,
+    black: int = BLACK,
+) -> Path:
+    """A DNG file of another writer than ours."""
+    raw = np.clip(np.rint(values * (WHITE - black) + black), 0, WHITE).astype(np.uint16)
+    tags: list[tuple[int, int, int, Any, bool]] = [
+        (33421, 3, 2, (2, 2), True),
+        (33422, 1, 4, bytes("RGB".index(c) for c in pattern), True),
+        (50706, 1, 4, bytes([1, 4, 0, 0]), True),
+        (50707, 1, 4, bytes([1, 1, 0, 0]), True),
+        (50708, 2, 0, "Testcam One", True),
+        (50710, 1, 3, bytes([0, 1, 2]), True),
+        (50713, 3, 2, (2, 2), True),
+        (50714, 3, 4, (black,) * 4, True),
+        (50717, 4, 1, WHITE, True),
+        (50721, 10, 9, tuple(n for value in MATRIX for n in (value, 10)), True),
+        (50728, 5, 3, (1, 2, 1, 1, 1, 2), True),
+        (50778, 3, 1, 21, True),
+        (271, 2, 0, "Testcam", True),
+        (272, 2, 0, "One", True),
+        (315, 2, 0, "A Photographer", True),
+        (274, 3, 1, orientation, True),
+    ]
+    if profile is not None:
+        tags.append((51041, 12, len(profile), profile, True))
+    tifffile.imwrite(path, raw, photometric=32803, extratags=tags, metadata=None)
+    return path
+
+
+def noisy(values: np.ndarray[Any, Any], level: NoiseLevel = LEVEL, seed: int = 0) -> np.ndarray[Any, Any]:
+    normal = np.random.default_rng(seed).standard_normal(values.shape)
+    return values + np.sqrt(level.a * values + level.b) * normal
+
+
+class Smooth(torch.nn.Module):
+    """A mean over 9 x 9 pixels, in place of a trained network."""
+
+    reach = 4
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.avg_pool2d(x[:, :1], 9, 1, 4, count_include_pad=False)
+
+
+@pytest.fixture
+def model() -> torch.nn.Module:
+    from n3net.models.raw import RawDenoiser
+
+    return RawDenoiser(Smooth(), stabilize=False)
+
+
+@pytest.mark.parametrize("pattern", ["RGGB", "BGGR", "GRBG", "GBRG"])
+def test_planes_levels_and_noise_profile(tmp_path: Path, pattern: str) -> None:
+    profile = (1e-3, 1e-6, 2e-3, 2e-6, 3e-3, 3e-6)
+    values = scene(pattern=pattern)
+    path = write_test_dng(tmp_path / "a.dng", values, pattern, profile)
+    with RawPhoto(path) as photo:
+        assert "".join(plane.color for plane in photo.planes) == pattern
+        assert {plane.black for plane in photo.planes} == {BLACK}
+        assert {plane.white for plane in photo.planes} == {WHITE}
+        levels = photo.levels()
+        assert levels is not None
+        expected = {"R": NoiseLevel(1e-3, 1e-6), "G": NoiseLevel(2e-3, 2e-6), "B": NoiseLevel(3e-3, 3e-6)}
+        assert levels == [expected[c] for c in pattern]
+        for plane in photo.planes:
+            assert np.allclose(photo.values(plane), values[plane.place], atol=1e-4)
+
+
+def test_one_profile_for_all_colors_none_and_nonsense(tmp_path: Path) -> None:
+    assert noise_profile(write_test_dng(tmp_path / "a.dng", scene(), profile=(2e-3, 1e-5))) == [(2e-3, 1e-5)]
+    with RawPhoto(tmp_path / "a.dng") as photo:
+        assert photo.levels() == [LEVEL] * 4
+    assert noise_profile(write_test_dng(tmp_path / "b.dng", scene())) == []
+    for nonsense in [(0.0, 0.0), (-1.0, 1.0), (1e-3,), (float("nan"), 0.1)]:
+        assert noise_profile(write_test_dng(tmp_path / "c.dng", scene(), profile=nonsense)) == []
+
+
+def test_denoised_mosaic_is_closer_and_saturated_pixels_stay(tmp_path: Path, model: torch.nn.Module) -> None:
+    values = scene()
+    spoiled = noisy(values)
+    spoiled[40:44, 60:64] = 1.5
+    with RawPhoto(write_test_dng(tmp_path / "a.dng", spoiled)) as photo:
+        before = photo.mosaic.copy()
+        steps: list[float] = []
+        denoise_photo(photo, [LEVEL] * 4, model, tile=20, progress=lambda done, total: steps.append(done / total))
+        assert steps == sorted(steps)
+        assert steps[-1] == 1
+        truth = values * (WHITE - BLACK) + BLACK
+        rows = slice(0, 36)  # without the saturated part
+        errors = [float(np.square(m[rows] - truth[rows]).mean()) for m in (before.astype(float), photo.mosaic)]
+        assert errors[1] < 0.2 * errors[0]
+        assert (photo.mosaic[40:44, 60:64] == WHITE).all()
+
+
+def test_tiles_do_not_change_the_result() -> None:
+    torch.manual_seed(0)
+    net = create("raw-n3net", features=8, depth=3, stages=2, k=2)
+    plane = np.random.default_rng(0).random((130, 170), dtype=np.float32)
+    whole = denoise_plane(plane, LEVEL, net)
+    assert np.abs(denoise_plane(plane, LEVEL, net, tile=80) - whole).max() < 1e-4
+    assert np.abs(whole - plane).max() > 1e-3
+
+
+def test_development_follows_the_mosaic(tmp_path: Path) -> None:
+    with RawPhoto(write_test_dng(tmp_path / "a.dng", scene(), orientation=6)) as photo:
+        picture = photo.develop(16)
+        assert picture.pixels.shape == (128, 96, 3)  # upright
+        assert picture.pixels.dtype == np.uint16
+        inner = picture.pixels[8:-8, 8:-8].astype(float)
+        assert np.abs(inner[..., 0] / inner[..., 1] - 1).max() < 0.02  # gray in the camera's white balance
+        photo.mosaic[:] = BLACK
+        assert photo.develop(8).pixels.max() == 0
+        tags = exif_tags(picture.metadata.exif)
+        assert tags[271] == "Testcam"
+        assert tags[315] == "A Photographer"
+        assert 274 not in tags
+
+
+def test_dng_and_tiff_of_the_mosaic_open_again(tmp_path: Path) -> None:
+    path = write_test_dng(tmp_path / "a.dng", noisy(scene(pattern="GBRG")), "GBRG", (2e-3, 1e-5), 6)
+    with RawPhoto(path) as photo:
+        photo.mosaic[0, 0] = 4321
+        with (tmp_path / "out.dng").open("wb") as file:
+            write_dng(file, photo)
+        developed = photo.develop(8).pixels
+        content = photo.mosaic.copy()
+        buffer = io.BytesIO()
+        write_mosaic(buffer, photo)
+    with RawPhoto(tmp_path / "out.dng") as again:
+        assert np.array_equal(again.mosaic, content)
+        assert [p.color for p in again.planes] == list("GBRG")
+        assert again.levels() is None
+        assert np.array_equal(again.develop(8).pixels, developed)  # white balance, matrix, orientation
+        assert exif_tags(exif_of(again.path, orientation=True))[315] == "A Photographer"
+    with Image.open(buffer) as image:
+        assert np.array_equal(np.asarray(image), content)
+    with tifffile.TiffFile(tmp_path / "out.dng") as file:
+        assert file.pages[0].tags[50708].value == "Testcam One"
+
+
+def test_files_that_are_no_raw_files(tmp_path: Path) -> None:
+    path = tmp_path / "a.dng"
+    path.write_bytes(b"II*\0 nothing of that kind")
+    with pytest.raises(UserError, match="LibRaw cannot read it"):
+        RawPhoto(path)
+    with pytest.raises(UserError, match="no such file"):
+        RawPhoto(tmp_path / "none.dng")
+    write_test_dng(path, scene())
+    with pytest.raises(UserError, match="megapixels"):
+        RawPhoto(path, max_pixels=1000)
+    path.write_bytes(path.read_bytes()[:700])
+    with pytest.raises(UserError):
+        RawPhoto(path)
+    assert noise_profile(path) == []

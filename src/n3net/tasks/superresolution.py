@@ -57,7 +57,9 @@ class SuperResolution(ImageTask):
         return {"clean": both[None, ..., 0].copy(), "upscaled": both[None, ..., 1].copy()}  # (1, H, W) each
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        return squared_error(model(batch["upscaled"]), batch["clean"])
+        loss, figures = squared_error(model(batch["upscaled"]), batch["clean"])
+        _, bicubic = squared_error(batch["upscaled"], batch["clean"])
+        return loss, {**figures, "gain": figures["psnr"] - bicubic["psnr"]}
 
     def validate(self, model: nn.Module, index: int, rng: np.random.Generator) -> dict[str, float]:
         device = next(model.parameters()).device

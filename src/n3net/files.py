@@ -15,8 +15,11 @@ from typing import BinaryIO, Protocol, TypeVar
 
 from n3net.errors import UserError
 from n3net.images.picture import SUFFIXES, format_for
+from n3net.raw import SUFFIXES as RAW_SUFFIXES
+from n3net.raw import is_raw
 
 STREAM = "-"
+DNG = ".dng"
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Named(Protocol):
 J = TypeVar("J", bound=Named)
 
 
-def plan(inputs: Sequence[str], output: str | None, suffix: str) -> list[Job]:
+def plan(inputs: Sequence[str], output: str | None, suffix: str, raw: bool = False) -> list[Job]:
     """The files that arguments of a command stand for.
 
     Args:
@@ -53,8 +56,10 @@ def plan(inputs: Sequence[str], output: str | None, suffix: str) -> list[Job]:
         output: a file, a directory or ``-``. By default each output lies beside its input, with ``suffix`` added to its
             name; that of a directory is a directory of that name, with the same structure.
         suffix: of names, like ``"-denoised"``.
+        raw: whether raw files of cameras are among the inputs; they become TIFF files by default.
     """
-    sources = [pair for argument in inputs for pair in _expand(argument, suffix)]
+    kinds = (*SUFFIXES, *RAW_SUFFIXES) if raw else tuple(SUFFIXES)
+    sources = [pair for argument in inputs for pair in _expand(argument, suffix, kinds)]
     if not sources:
         raise UserError("no input files")
     into_directory = (
@@ -76,11 +81,11 @@ def plan(inputs: Sequence[str], output: str | None, suffix: str) -> list[Job]:
         if output == STREAM or (output is None and source is None):
             target = None
         elif output is None:
-            target = beside
+            target = _readable(beside)
         elif into_directory:
             if source is None:
                 raise UserError("standard input needs the name of a file to go to, or '-' for standard output")
-            target = Path(output) / source.relative_to(root)
+            target = _readable(Path(output) / source.relative_to(root))
         else:
             target = Path(output)
         jobs.append(Job(source, target))
@@ -91,23 +96,28 @@ def plan(inputs: Sequence[str], output: str | None, suffix: str) -> list[Job]:
     return jobs
 
 
-def _expand(argument: str, suffix: str) -> Iterator[tuple[Path | None, Path, Path]]:
+def _readable(target: Path) -> Path:
+    """With an ending that can be written."""
+    return target.with_suffix(".tif") if is_raw(target) else target
+
+
+def _expand(argument: str, suffix: str, kinds: Sequence[str]) -> Iterator[tuple[Path | None, Path, Path]]:
     """Of one argument: each file, the directory its place in the output is relative to, and its default output."""
     path = Path(argument)
     if argument == STREAM:
         yield None, Path(), Path()
     elif path.is_dir():
         root = path.resolve()
-        found = sorted(p for p in _walk(path) if p.suffix.lower() in SUFFIXES)
+        found = sorted(p for p in _walk(path) if p.suffix.lower() in kinds)
         if not found:
-            raise UserError(f"{path}: no image files in it ({' '.join(SUFFIXES)})")
+            raise UserError(f"{path}: no image files in it ({' '.join(kinds)})")
         for file in found:
             yield file, path, root.with_name(root.name + suffix) / file.relative_to(path)
     elif path.exists():
         yield path, path.parent, path.with_name(path.stem + suffix + path.suffix)
     elif glob.has_magic(argument):
         matches = sorted(Path(p) for p in glob.glob(argument, recursive=True))
-        found = [p for p in matches if p.is_file() and p.suffix.lower() in SUFFIXES]
+        found = [p for p in matches if p.is_file() and p.suffix.lower() in kinds]
         if not found:
             raise UserError(f"{argument}: no image files match")
         for file in found:
@@ -135,7 +145,8 @@ def _check(jobs: Sequence[Job]) -> None:
     for job in jobs:
         if job.target is None:
             continue
-        format_for(job.target)
+        if not (is_raw(job.source) and job.target.suffix.lower() == DNG):
+            format_for(job.target)
         other = seen.setdefault(job.target.resolve(), job)
         if other is not job:
             raise UserError(f"{job.name} and {other.name} would both be written to {job.target}; run them one by one")

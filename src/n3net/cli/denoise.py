@@ -20,6 +20,7 @@ from n3net.cli.pictures import (
     White,
     check_device,
 )
+from n3net.cli.raw import RawRunner
 
 if TYPE_CHECKING:
     from n3net.images import Picture
@@ -38,7 +39,7 @@ def command(
         typer.Option(min=0, help="Noise level, in gray levels of 0..255 for any type of file. (default: estimated)"),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="Weights by name or file. (default: 'gray' or 'color', as the image is)")
+        str | None, typer.Option(help="Weights by name or file. (default: 'gray', 'color' or 'raw', as the image is)")
     ] = None,
     force: Force = False,
     compare: Annotated[
@@ -52,8 +53,25 @@ def command(
     tile: TileSide = None,
     device: Device = "cpu",
     max_megapixels: MaxMegapixels = 400,
+    noise: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            help="Raw files: variance A y + B of values y, black 0, white 1. (default: by its profile, or estimated)",
+            metavar="A B",
+            show_default=False,
+        ),
+    ] = None,
+    bayer: Annotated[
+        bool, typer.Option("--bayer", help="Raw files: write the denoised mosaic as TIFF, not a developed picture.")
+    ] = False,
+    auto_bright: Annotated[
+        bool, typer.Option("--auto-bright", help="Raw files: let LibRaw make the developed picture brighter.")
+    ] = False,
 ) -> None:
     """Remove noise from PNG, JPEG, TIFF, WebP and BMP files; metadata, alpha and bit depth stay as they are.
+
+    Raw files of cameras (DNG, CR2, NEF, ARW ...) are denoised before they are developed, and become TIFF, JPEG, PNG or
+    DNG files.
 
     n3net denoise photo.jpg
 
@@ -61,13 +79,19 @@ def command(
 
     n3net denoise noisy.png -o out.png --compare picture.png --reference clean.png
 
+    n3net denoise night.dng -o night.jpg
+
+    n3net denoise night.nef -o night.dng
+
     Exit code: 0 all done, 1 some files failed (the others are done), 2 wrong usage, 130 interrupted.
     """
     captions = ("noisy", "denoised", "clean")
     pictures = Pictures(
         inputs, output, "-denoised", captions, force, compare, reference, quality, white, max_megapixels
     )
-    pictures.run(lambda: _Runner(model, sigma, tile, device).denoise)
+    before = compare is not None or reference is not None
+    raw = RawRunner(model, noise, bayer, auto_bright, before, tile, device, max_megapixels)
+    pictures.run(lambda: _Runner(model, sigma, tile, device).denoise, raw.denoise)
 
 
 class _Runner:
@@ -79,7 +103,7 @@ class _Runner:
         self._model = cache(lambda gray: resolve(model, gray))
         self.sigma, self.tile, self.device = sigma, tile, device
         check_device(device)
-        if model is not None:
+        if model is not None and not _is_for_raw(model):
             self._model(True)  # a wrong name is wrong for all files
 
     def denoise(self, picture: Picture, progress: Any) -> Result:
@@ -107,3 +131,10 @@ class _Runner:
             progress=lambda done, total: progress(done / total),
         )
         return Result(replace(picture, pixels=out), lambda: picture, note)
+
+
+def _is_for_raw(model: str) -> bool:
+    from n3net import load
+    from n3net.models.raw import RawDenoiser
+
+    return isinstance(load(model), RawDenoiser)

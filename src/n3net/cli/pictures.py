@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
@@ -45,9 +45,11 @@ class Result:
     picture: Picture
     before: Callable[[], Picture]
     note: str
+    write: Callable[[BinaryIO], None] | None = None  # writes the file instead, where it is no picture
 
 
 Work = Callable[[Any, Callable[[float], None]], Result]  # a picture, and a function to call with the part that is done
+RawWork = Callable[[Any, Callable[[float], None]], Result]  # a job whose source is a raw file, and such a function
 
 
 @dataclass(frozen=True)
@@ -71,13 +73,17 @@ class Pictures:
     white: float | None = None
     max_megapixels: float = 400
 
-    def run(self, prepare: Callable[[], Work]) -> None:
-        """Do all files; ``prepare`` is called when it is known which, and says what to do with each."""
+    def run(self, prepare: Callable[[], Work], raw: RawWork | None = None) -> None:
+        """Do all files; ``prepare`` is called when it is known which, and says what to do with each.
+
+        Raw files of cameras are for ``raw``, if that is given.
+        """
         from n3net import files
         from n3net.cli.progress import file_progress
         from n3net.images.picture import format_for
+        from n3net.raw import is_raw
 
-        jobs = files.plan(self.inputs, self.output, self.suffix)
+        jobs = files.plan(self.inputs, self.output, self.suffix, raw is not None)
         if (self.compare or self.reference) and len(jobs) > 1:
             raise UserError(f"--compare and --reference are for one image, got {len(jobs)}")
         if self.compare is not None:
@@ -92,10 +98,18 @@ class Pictures:
                 progress(index, job.name, 0)
                 files.refuse_existing(job.target, self.force)
                 start = time.perf_counter()
-                picture = self.read(job.open())
-                result = work(picture, lambda part: progress(index, job.name, part))
+
+                def advance(part: float) -> None:
+                    progress(index, job.name, part)
+
+                if raw is not None and is_raw(job.source):
+                    result = raw(job, advance)
+                    picture = result.picture
+                else:
+                    picture = self.read(job.open())
+                    result = work(picture, advance)
                 scores = _scores(result, truth) if truth is not None else ["", ""]
-                self._write(job.target, result.picture)
+                self._write(job.target, result)
                 if self.compare is not None:
                     self._write_comparison(self.compare, [result.before(), result.picture, truth], scores)
                 height, width = picture.pixels.shape[:2]
@@ -122,13 +136,16 @@ class Pictures:
                 raise UserError(f"floats up to {largest:g}: which value is white? Say it with --white")
         return picture
 
-    def _write(self, target: Path | None, picture: Picture) -> None:
+    def _write(self, target: Path | None, result: Result) -> None:
         from n3net.files import writing
         from n3net.images import write_image
         from n3net.images.picture import format_for
 
         with writing(target, self.force) as file:
-            write_image(file, picture, None if target is None else format_for(target), self.quality)
+            if result.write is not None:
+                result.write(file)
+            else:
+                write_image(file, result.picture, None if target is None else format_for(target), self.quality)
 
     def _write_comparison(self, target: Path, pictures: list[Picture | None], scores: list[str]) -> None:
         from n3net.compare import Panel, for_display, side_by_side

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from PIL import Image
 
 from n3net.errors import UserError
+from n3net.images import read_image
 from n3net.images.tiff import exif_tags
 from n3net.models import create
 from n3net.raw.denoising import denoise_photo, denoise_plane
@@ -19,6 +21,7 @@ from n3net.raw.dng import write_dng, write_mosaic
 from n3net.raw.noise import NoiseLevel
 from n3net.raw.photo import RawPhoto
 from n3net.raw.tags import exif_of, noise_profile
+from n3net.weights import save
 
 rawpy = pytest.importorskip("rawpy", reason="needs the extra raw")
 tifffile = pytest.importorskip("tifffile", reason="needs the extra images")
@@ -194,3 +197,103 @@ def test_files_that_are_no_raw_files(tmp_path: Path) -> None:
     with pytest.raises(UserError):
         RawPhoto(path)
     assert noise_profile(path) == []
+
+
+# The command
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("weights")
+    torch.manual_seed(0)
+    net: Any = create("raw-dncnn", depth=2, features=4)
+    torch.nn.init.zeros_(net.net.layers[-1].weight)
+    torch.nn.init.zeros_(net.net.layers[-1].bias)
+    save(directory / "raw.safetensors", net)
+    return directory
+
+
+@pytest.fixture
+def run(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
+    """The command in a directory of its own with a file night.dng: arguments -> exit code, stdout, stderr."""
+    from n3net import cli
+
+    monkeypatch.setenv("N3NET_WEIGHTS", str(weights))
+    monkeypatch.chdir(tmp_path)
+    write_test_dng(Path("night.dng"), noisy(scene()), profile=(2e-3, 1e-5))
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["n3net", "denoise", *arguments])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        return code, *capfd.readouterr()
+
+    return call
+
+
+def test_command_develops_beside_the_input(run: Any) -> None:
+    code, out, _ = run("night.dng")
+    assert code == 0
+    assert "128 x 96" in out
+    assert "noise a 2.00e-03, b 1.00e-05 by its noise profile" in out
+    result = read_image(Path("night-denoised.tif"))
+    assert result.pixels.dtype == np.uint16
+    with RawPhoto(Path("night.dng")) as photo:  # the network returns its input
+        assert np.abs(result.pixels.astype(int) - photo.develop(16).pixels).max() < 1000
+    assert exif_tags(result.metadata.exif)[271] == "Testcam"
+    assert result.metadata.icc_profile
+
+
+@pytest.mark.parametrize(("name", "kind"), [("a.jpg", "JPEG"), ("a.png", "PNG")])
+def test_command_writes_pictures_of_8_bits(run: Any, name: str, kind: str) -> None:
+    assert run("night.dng", "-o", name, "--compare", "both.png")[0] == 0
+    with Image.open(name) as image:
+        assert image.format == kind
+        assert image.size == (128, 96)
+        assert np.asarray(image).dtype == np.uint8
+    with Image.open("both.png") as image:
+        assert image.width >= 2 * 128
+
+
+def test_command_writes_mosaics(run: Any) -> None:
+    assert run("night.dng", "-o", "a.dng")[0] == 0
+    assert run("night.dng", "-o", "b.tif", "--bayer")[0] == 0
+    with RawPhoto(Path("night.dng")) as before, RawPhoto(Path("a.dng")) as after:
+        assert np.abs(before.mosaic.astype(int) - after.mosaic).max() <= 1
+        assert np.array_equal(read_image(Path("b.tif")).pixels, after.mosaic)
+    code, _, err = run("night.dng", "-o", "c.jpg", "--bayer")
+    assert code == 1
+    assert "--bayer" in err
+
+
+def test_command_estimates_or_is_told(run: Any) -> None:
+    write_test_dng(Path("plain.dng"), noisy(scene(256, 256)))
+    _, out, _ = run("plain.dng", "-o", "a.tif")
+    assert "estimated (confidence" in out
+    a = float(out.split("noise a ")[1].split(",")[0])
+    assert abs(a / LEVEL.a - 1) < 0.2
+    assert "noise a 3.00e-03, b 4.00e-05" in run("plain.dng", "-o", "b.tif", "--noise", "0.003", "0.00004")[1]
+    assert run("plain.dng", "-o", "c.tif", "--noise", "-1", "0")[0] != 0
+
+
+def test_command_does_the_others_when_one_fails(run: Any) -> None:
+    Path("broken.nef").write_bytes(b"nothing")
+    Image.new("L", (20, 20)).save("gray.png")
+    code, _, err = run("broken.nef", "night.dng", "-o", "out")
+    assert code == 1
+    assert "broken.nef: LibRaw cannot read it" in err
+    assert Path("out/night.tif").exists()
+    code, _, err = run("gray.png", "-o", "out/gray.png", "--model", "raw")
+    assert code != 0
+    assert "not for denoising" in err
+    assert run("night.dng", "-o", "out/night.tif")[0] == 1  # exists
+
+
+def test_command_refuses_a_picture_as_dng(run: Any) -> None:
+    Image.new("L", (20, 20)).save("gray.png")
+    code, _, err = run("gray.png", "-o", "gray.dng")
+    assert code != 0
+    assert "cannot write .dng" in err

@@ -97,6 +97,45 @@ def sr(
         typer.echo(f"{rule}: {protocol.PROTOCOL[rule]}")
 
 
+@app.command()
+def raw(
+    data: Data,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="Weights by name or file, 'bm3d' or 'noisy'. Repeatable. (default: noisy, dncnn-raw, raw)"),
+    ] = None,
+    level: Annotated[
+        list[str], typer.Option(help="Of the noise: low, middle, high. Repeatable. (default: all)", show_default=False)
+    ] = ["low", "middle", "high"],  # noqa: B006
+    json: Json = None,
+    markdown: Markdown = None,
+    limit: Limit = None,
+    seed: Annotated[int, typer.Option(help="Of the noise.")] = 0,
+) -> None:
+    """Turn pictures back into raw data, add the noise of a sensor, remove it, and compare.
+
+    n3net eval raw --data BSDS500/val --model noisy --model bm3d --model dncnn-raw --model raw
+    """
+    from n3net.evaluation import raw as protocol
+    from n3net.evaluation.restoration import Level
+    from n3net.raw.simulation import LEVELS
+
+    methods = [protocol.raw_method(name) for name in model or ["noisy", "dncnn-raw", "raw"]]
+    rows, seen = _measure(
+        methods,
+        data,
+        limit,
+        [Level("a", LEVELS[name].a) for name in level if name in LEVELS],
+        lambda images, **options: protocol.evaluate(methods, images, level, seed=seed, **options),
+        False,
+    )
+    report = protocol.report(rows, methods, seed)
+    _tell(report, seen, json, markdown, None)
+    typer.echo(f"\n{protocol.with_means(report['results'])}\n")
+    for rule in ("images", "noise", "psnr"):
+        typer.echo(f"{rule}: {protocol.PROTOCOL[rule]}")
+
+
 def _measure(
     methods: list[Method],
     data: list[Path],

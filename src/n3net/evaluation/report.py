@@ -14,7 +14,7 @@ from n3net.evaluation.restoration import level_of
 
 def markdown(results: Sequence[dict[str, Any]]) -> str:
     """Means of an evaluation as a Markdown table."""
-    level = "factor" if any("factor" in r for r in results) else "σ"
+    level = level_of(results[0]).name
     lines = [
         f"| model | data | {level} | PSNR (dB) | 95 % | SSIM | images | s / image |",
         "|---|---|---|---|---|---|---|---|",

@@ -21,18 +21,23 @@ RULES = {
 
 
 class Level(NamedTuple):
-    """How much has been done to an image: ``sigma`` of noise, or the ``factor`` of upscaling."""
+    """How much has been done to an image: ``sigma`` of noise, ``a`` of raw noise, or the ``factor`` of upscaling."""
 
     key: str
     value: float
 
     def __str__(self) -> str:
-        return f"x{self.value:g}" if self.key == "factor" else f"σ = {self.value:g}"
+        return f"x{self.value:g}" if self.key == "factor" else f"{self.name} = {self.value:g}"
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return "σ" if self.key == "sigma" else self.key
 
 
 def level_of(result: Mapping[str, Any]) -> Level:
     """The level that a dictionary of results names."""
-    key = next(key for key in ("sigma", "factor") if key in result)
+    key = next(key for key in ("sigma", "a", "factor") if key in result)
     return Level(key, result[key])
 
 

@@ -89,17 +89,9 @@ class Stabilizer:
         return (root - self.black) / (self.white - self.black)
 
     def inverse(self, v: Tensor) -> Tensor:
-        """The algebraic inverse: of the mean of stabilised values it is biased."""
+        """The algebraic inverse. Of a mean of stabilised values it is biased, which networks learn to make up for."""
         root = (self.black + v * (self.white - self.black)).clamp(min=0)
         return (root.square() - self.black.square()) / self.a
-
-    def unbiased_inverse(self, v: Tensor) -> Tensor:
-        """From the mean of stabilised values to the mean of values (Mäkitalo & Foi 2013, their closed form)."""
-        z = 2 * (self.black + v * (self.white - self.black)) / self.a  # the noise of z has variance 1
-        z = z.clamp(min=2 * (3 / 8) ** 0.5)
-        root = (3 / 2) ** 0.5
-        photons = z**2 / 4 + root / (4 * z) - 11 / (8 * z**2) + 5 * root / (8 * z**3) - 1 / 8
-        return self.a * photons - (self.black.square() / self.a - 3 / 8 * self.a)
 
 
 def _like(level: Level, x: Tensor) -> Tensor:

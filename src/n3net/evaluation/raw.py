@@ -1,0 +1,130 @@
+"""Simulated raw data: pictures turned back into the mosaic of a sensor, with noise of three known levels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from n3net.errors import UserError
+from n3net.evaluation.images import ImageSet
+from n3net.evaluation.methods import Method, recorded_range
+from n3net.evaluation.restoration import RULES, Case, Level, Row, full_report, measure
+from n3net.raw.noise import NoiseLevel, Stabilizer, heteroscedastic
+from n3net.raw.simulation import LEVELS, SCENE
+
+PROTOCOL = {
+    "images": f"RGB c in [0, 1] -> {SCENE.factor} c^{SCENE.exponent}, red divided by {SCENE.gains[0]} and blue by "
+    f"{SCENE.gains[1]}, Bayer array RGGB; denoised as four planes of half the height and width",
+    "noise": "Gaussian of variance a y + b, clipped to [0, 1]; "
+    + "; ".join(f"{name}: a = {level.a:g}, b = {level.b:g}" for name, level in LEVELS.items()),
+    "seed": "torch Generator of (seed, image number): the same noise for every model",
+    "psnr": "of the mosaic, linear values, output clipped to [0, 1] and not rounded; mean over images of dB",
+    "ssim": "of the planes; Gaussian window 11 x 11, sigma 1.5, windows inside the image; mean over planes and images",
+    **RULES,
+}
+
+
+def raw_method(name: str) -> Method:
+    """A method by name: ``noisy``, ``bm3d`` between variance stabilisation and its inverse, or weights.
+
+    ``LABEL=NAME`` gives it another name in tables.
+    """
+    label, _, name = name.rpartition("=")
+    label = label or name
+    if name == "noisy":
+        return Method(label, lambda noisy, a: noisy)
+    if name == "bm3d":
+        return Method(label, _stabilized_bm3d())
+    from n3net.inference import load_for, prepare
+    from n3net.models.raw import RawDenoiser
+
+    model = load_for("raw data", name, RawDenoiser)
+    net = prepare(model)
+
+    def run(noisy: Tensor, a: float) -> Tensor:
+        with torch.inference_mode():
+            out: Tensor = net(noisy[:, None], a, level_with(a).b)[:, 0]  # planes are a batch
+        return out
+
+    found = recorded_range(model.record, "log_a")
+    known = (10 ** found[0], 10 ** found[1]) if found else None
+    return Method(label, run, None, known, model.record["digest"])
+
+
+def level_with(a: float) -> NoiseLevel:
+    """The level of the protocol that has this ``a``."""
+    return next(level for level in LEVELS.values() if level.a == a)
+
+
+def _stabilized_bm3d() -> Callable[[Tensor, float], Tensor]:
+    """The algebraic inverse is used: where values are cut off at black it is better than the unbiased one."""
+    from n3net.evaluation.methods import CLASSICAL
+
+    bm3d = CLASSICAL["bm3d"]()
+
+    def run(noisy: Tensor, a: float) -> Tensor:
+        scale = Stabilizer.of(noisy, a, level_with(a).b)
+        planes = [bm3d(plane[None], 255 * float(scale.sigma)) for plane in scale.forward(noisy)]
+        return scale.inverse(torch.cat(planes))
+
+    return run
+
+
+def evaluate(
+    methods: Sequence[Method],
+    images: ImageSet,
+    names: Sequence[str],
+    *,
+    seed: int = 0,
+    progress: Callable[[str], None] = lambda what: None,
+    **kept: Any,
+) -> list[Row]:
+    """Denoise all images with all methods.
+
+    Args:
+        methods: see :func:`raw_method`.
+        images: developed pictures.
+        names: of levels, see :data:`n3net.raw.simulation.LEVELS`.
+        seed: of the noise.
+        progress: called after each image and method.
+        kept: pictures to keep, see :func:`n3net.evaluation.restoration.measure`.
+    """
+    rows = []
+    for name in names:
+        if name not in LEVELS:
+            raise UserError(f"level: expected {', '.join(LEVELS)}, got {name!r}")
+        cases = _cases(images, LEVELS[name], seed)
+        rows += measure(methods, images.name, Level("a", LEVELS[name].a), cases, progress=progress, **kept)
+    return rows
+
+
+def _cases(images: ImageSet, level: NoiseLevel, seed: int) -> Iterator[Case]:
+    for index, path in enumerate(images.paths):
+        rgb = images.read(index, 3).permute(1, 2, 0).numpy()  # (H, W, 3)
+        rgb = rgb[: rgb.shape[0] // 2 * 2, : rgb.shape[1] // 2 * 2]
+        if min(rgb.shape[:2]) < 22:
+            raise UserError(f"{path}: {rgb.shape[1]} x {rgb.shape[0]} pixels are too few, SSIM needs 22 each way")
+        mosaic = SCENE.bayer(rgb)
+        planes = np.stack([mosaic[row::2, column::2] for row in (0, 1) for column in (0, 1)])  # (4, H / 2, W / 2)
+        clean = torch.from_numpy(planes)
+        generator = torch.Generator().manual_seed(1_000_003 * seed + index)
+        yield Case(path.name, clean, heteroscedastic(clean, level.a, level.b, generator).clamp(0, 1))
+
+
+def with_means(results: Sequence[dict[str, Any]]) -> str:
+    """Mean PSNR and SSIM over the levels of each model, as a Markdown table."""
+    lines = ["| model | mean PSNR (dB) | mean SSIM |", "|---|---|---|"]
+    for model in dict.fromkeys(r["model"] for r in results):
+        own = [r for r in results if r["model"] == model]
+        psnr, ssim = (sum(r[key] for r in own) / len(own) for key in ("psnr", "ssim"))
+        lines.append(f"| {model} | {psnr:.2f} | {ssim:.4f} |")
+    return "\n".join(lines)
+
+
+def report(rows: Sequence[Row], methods: Sequence[Method], seed: int) -> dict[str, Any]:
+    """All that was measured and how, for a JSON file."""
+    return full_report("raw", {**PROTOCOL, "seed_value": seed}, rows, methods)

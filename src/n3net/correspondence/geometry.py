@@ -31,9 +31,11 @@ def relative_pose(r0: ArrayLike, t0: ArrayLike, r1: ArrayLike, t1: ArrayLike) ->
     Two cameras in one place have translation 0.
     """
     rotation = np.asarray(r1, np.float64) @ np.asarray(r0, np.float64).T
-    translation = np.asarray(t1, np.float64) - rotation @ np.asarray(t0, np.float64)
+    moved, unmoved = np.asarray(t1, np.float64), rotation @ np.asarray(t0, np.float64)
+    translation = moved - unmoved
     length = float(np.linalg.norm(translation))
-    return rotation, translation / length if length > 0 else translation
+    apart = length > 1e-9 * float(np.linalg.norm(moved) + np.linalg.norm(unmoved))  # by more than rounding
+    return rotation, translation / length if apart else np.zeros(3)
 
 
 def essential(rotation: ArrayLike, translation: ArrayLike) -> Array:

@@ -79,7 +79,7 @@ def from_images(
 ) -> None:
     """Photos without known cameras: structure from motion (COLMAP), then the matches of all pairs with their poses.
 
-    Its libraries come with the package's extra 'sfm'.
+    Its libraries come with the package's extra 'colmap'.
     """
     from n3net.cli.progress import file_progress
     from n3net.correspondence.matchfile import write_pairs

@@ -27,7 +27,7 @@ def pycolmap() -> Any:
     try:
         import pycolmap as module
     except ImportError:
-        raise UserError("structure from motion needs pycolmap: pip install 'n3net[sfm]'") from None
+        raise UserError("structure from motion needs pycolmap: pip install 'n3net[colmap]'") from None
     return module
 
 
@@ -101,7 +101,15 @@ def _run(
 
     try:
         progress(STEPS["keypoints"], f"keypoints of {len(names)} photos")
-        colmap.extract_features(database, folder, list(names), mode, reader, extraction, device=colmap.Device.cpu)
+        colmap.extract_features(
+            database,
+            folder,
+            image_names=list(names),
+            camera_mode=mode,
+            reader_options=reader,
+            extraction_options=extraction,
+            device=colmap.Device.cpu,
+        )
         progress(STEPS["matching"], f"matching {len(names) * (len(names) - 1) // 2} pairs of photos")
         colmap.match_exhaustive(database, device=colmap.Device.cpu)
         progress(STEPS["reconstruction"], "reconstruction")

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from n3net.errors import UserError
 from n3net.matching.images import Matching, Pads
+from n3net.memory import return_freed_memory
 from n3net.models.folding import fold_batch_norm
 from n3net.nn import N3Block2d
 
@@ -66,8 +67,7 @@ def load_for(task: str, model: str | Path | nn.Module, kind: type) -> Any:
     if isinstance(model, nn.Module):
         if not isinstance(model, kind):
             raise TypeError(
-                f"model: expected a {kind.__name__}, a name or a file, got {type(model).__name__}; "
-                f"see n3net.models.{kind.__name__}"
+                f"model: expected n3net.models.{kind.__name__}, a name or a file, got {type(model).__name__}"
             )
         return model
     from n3net.weights import load
@@ -126,6 +126,8 @@ def run(
         inner = out[0, :, part.inner[0], part.inner[1]][:, : rows.stop - rows.start, : cols.stop - cols.start]
         if inner.numel():
             write((rows, cols), inner.permute(1, 2, 0).cpu().numpy())
+        del planes, out, inner
+        return_freed_memory()
         done += part.pixels
         if progress is not None:
             progress(done, total)

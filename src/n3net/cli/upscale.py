@@ -94,9 +94,8 @@ class _Runner:
             progress=lambda done, total: progress(done / total),
         )
         after = replace(picture, pixels=out, alpha=self._bicubic(picture.alpha))
-        return Result(
-            after, lambda: replace(after, pixels=self._bicubic(picture.pixels)), f"x{self.factor:g} {width} x {height}"
-        )
+        note = f"x{self.factor:g} to {width} x {height}"
+        return Result(after, lambda: replace(after, pixels=self._bicubic(picture.pixels)), note)
 
     def _bicubic(self, pixels: Any) -> Any:
         """In the range of the pixels, if there are any."""

@@ -316,6 +316,15 @@ def test_sets_equal_the_literal_differences(distance: str, include_self: bool, m
             torch.testing.assert_close(a, b, atol=1e-6 if include_self and distance == "euclidean" else 1e-9, rtol=1e-7)
 
 
+def test_sets_in_chunks_without_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    from n3net.matching import sets
+
+    tensors = set_inputs(2, 23, 3)
+    whole = match_sets(*tensors, 4)
+    monkeypatch.setattr(sets, "CHUNK", 3000)  # two queries at a time, the last one alone
+    torch.testing.assert_close(match_sets(*tensors, 4), whole)
+
+
 def test_sets_of_unequal_size() -> None:
     tensors = set_inputs(2, 20, 3)
     mask = torch.ones(2, 20, dtype=torch.bool)

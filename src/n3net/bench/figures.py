@@ -85,7 +85,22 @@ call = _engine(1024)
     return Figure("block_memory_mib", what, sorted(grown)[len(grown) // 2], min(grown), max(grown), 200, {})
 
 
-FIGURES = (forward, training, block_over_naive, pixel_cost_growth, block_memory)
+def match_time(repeat: int, tick: Tick) -> Figure:
+    call = _scoring(2000)
+    time = timings({"scoring": call}, max(repeat, 5), tick)["scoring"]
+    what = "N3Net for correspondences, 2,000 matches scored (s)"
+    return Figure("match_seconds", what, time.median, time.low, time.high, 0.5, {})
+
+
+def match_memory(repeat: int, tick: Tick) -> Figure:
+    tick("memory")
+    call = "from n3net.bench.figures import _scoring; _scoring(20_000)()"
+    peaks = [peak_memory("", call, whole=True) for _ in range(min(repeat, 3))]
+    what = "N3Net for correspondences, 20,000 matches scored, whole process (MiB)"
+    return Figure("match_memory_mib", what, sorted(peaks)[len(peaks) // 2], min(peaks), max(peaks), 2048, {})
+
+
+FIGURES = (forward, training, block_over_naive, pixel_cost_growth, block_memory, match_time, match_memory)
 
 
 def _fast(part: Any) -> Any:
@@ -133,3 +148,15 @@ def _engine(size: int, ours: bool = True) -> Callable[[], object]:
             return naive.neighbors(embedding, values, scale, K, grid)
 
     return call
+
+
+def _scoring(matches: int) -> Callable[[], object]:
+    """What `n3net match` does between nearest neighbours and the pose, with the paper's network."""
+    from n3net.correspondence.filtering import score
+    from n3net.correspondence.matchfile import Pair
+    from n3net.models import create
+
+    torch.manual_seed(0)
+    net = create("n3net-sets").eval()
+    pair = Pair(torch.rand(matches, 2).numpy(), torch.rand(matches, 2).numpy())
+    return lambda: score(pair, net)

@@ -42,14 +42,17 @@ def _timing(seconds: list[float]) -> Timing:
     return Timing(statistics.median(seconds), low, high)
 
 
-def peak_memory(setup: str, call: str) -> float:
-    """MiB by which the peak memory of a new process grows through ``call``, after ``setup`` and a first small call."""
+def peak_memory(setup: str, call: str, whole: bool = False) -> float:
+    """MiB by which the peak memory of a new process grows through ``call``, after ``setup`` and a first small call.
+
+    With ``whole``, all memory of the process, PyTorch included.
+    """
     code = f"""
 import torch
 from n3net.bench.measure import own_peak
 torch.set_num_threads({torch.get_num_threads()})
 {setup}
-before = own_peak()
+before = {0 if whole else "own_peak()"}
 {call}
 print((own_peak() - before) / 2**20)
 """

@@ -22,9 +22,9 @@ def command(
 ) -> None:
     """Measure speed and memory on this machine.
 
-    Every figure is a ratio of two things measured in turn in this run, the median of several rounds with the spread of
-    their middle half, beside what the project has set itself to reach. Close other programs first: two busy programs
-    on the same cores slow each other down many times over.
+    Speed is a ratio of two things measured in turn in this run, for correspondences also seconds: the median of several
+    rounds with the spread of their middle half, beside what the project has set itself to reach. Close other programs
+    first: two busy programs on the same cores slow each other down many times over.
     """
     from dataclasses import asdict
 

@@ -92,11 +92,15 @@ def match_sets(
         numbers = CHUNK if learning else CHUNK // 3  # one chunk needs no second computation, smaller ones stay in cache
         size = max(1, numbers // (b * n * (k + 4)))
         spans = [(first, min(first + size, n)) for first in range(0, n, size)]
-        redo = learning and len(spans) > 1
-        parts = [
-            checkpoint(rows, *span, *inputs, use_reentrant=False) if redo else rows(*span, *inputs) for span in spans
-        ]
-        out = parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+        if len(spans) == 1:
+            out = rows(0, n, *inputs)
+        elif learning:
+            out = torch.cat([checkpoint(rows, *span, *inputs, use_reentrant=False) for span in spans], 1)
+        else:
+            # Results that are kept between the large tensors of two chunks would keep the allocator from reusing these.
+            out = values.new_empty(b, n, k, values.shape[2])
+            for first, last in spans:
+                out[:, first:last] = rows(first, last, *inputs)
     if mask is not None:
         out = out.masked_fill(~mask[..., None, None], 0)
     return out.to(dtype)

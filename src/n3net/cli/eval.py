@@ -196,7 +196,9 @@ def correspondence(
     ] = None,
     json: Json = None,
     markdown: Markdown = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first pairs of each file.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Only some pairs of each file, drawn at random, but always the same.")
+    ] = None,
 ) -> None:
     """Filter matches of image pairs with known poses, and estimate the poses from those that are kept.
 
@@ -224,7 +226,7 @@ def correspondence(
     sets = protocol.pair_sets(data, limit)
     rows: list[protocol.Row] = []
     with progress_bar() as bar:
-        task = bar.add_task("", total=sum(s.count for s in sets) * len(methods))
+        task = bar.add_task("", total=sum(map(len, sets)) * len(methods))
         for pairs in sets:
             rows += protocol.evaluate(
                 methods, pairs, chosen, lambda what: bar.update(task, advance=1, description=what)

@@ -110,14 +110,17 @@ class PairSet:
 
     name: str
     pairs: PairFile
-    count: int
+    chosen: tuple[int, ...]  # numbers of those that are measured
 
-    def __iter__(self) -> Iterator[Pair]:
-        return (self.pairs[i] for i in range(self.count))
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    def __iter__(self) -> Iterator[tuple[int, Pair]]:
+        return ((number, self.pairs[number]) for number in self.chosen)
 
 
 def pair_sets(paths: Sequence[Path], limit: int | None = None) -> list[PairSet]:
-    """Files of pairs, and those in directories, by name; of each all pairs, or the first few."""
+    """Files of pairs, and those in directories, by name; of each all pairs, or some, drawn always the same."""
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
@@ -132,7 +135,8 @@ def pair_sets(paths: Sequence[Path], limit: int | None = None) -> list[PairSet]:
         file = PairFile(path)
         if len(file) == 0:
             raise UserError(f"{path}: no pairs in it")
-        sets.append(PairSet(path.stem, file, min(len(file), limit or len(file))))
+        drawn = np.random.default_rng(0).permutation(len(file))[:limit]
+        sets.append(PairSet(path.stem, file, tuple(sorted(drawn.tolist()))))
     return sets
 
 
@@ -169,7 +173,7 @@ def evaluate(
 ) -> list[Row]:
     """Score all pairs, and estimate their poses, with all methods that need no more than a pair has."""
     rows: list[Row] = []
-    for number, pair in enumerate(pairs):
+    for done, (number, pair) in enumerate(pairs, start=1):
         if pair.rotation is None or pair.translation is None:
             raise UserError(f"{pairs.pairs.path}: pair {number} has no pose to compare with")
         truth = (pair.rotation, pair.translation)
@@ -193,7 +197,7 @@ def evaluate(
                 }
                 x0, x1 = pair.x0[kept], pair.x1[kept]
                 rows += [Row(**known, **_pose_figures(x0, x1, truth, name)) for name in estimators]
-            progress(f"{pairs.name} {number + 1}/{pairs.count} {method.name}")
+            progress(f"{pairs.name} {done}/{len(pairs)} {method.name}")
     return rows
 
 

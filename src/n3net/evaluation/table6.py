@@ -35,7 +35,7 @@ def table6(
     Args:
         root: directory with files of pairs.
         extra: weights to consider beside those that are known by name.
-        limit: use only the first pairs of each file.
+        limit: use only some pairs of each file.
         progress: called after each measurement.
     """
     sets = pair_sets([root], limit) if root is not None and any(root.glob(f"*{SUFFIX}")) else []

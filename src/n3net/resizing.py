@@ -9,6 +9,7 @@ mirror it there. Pillow, OpenCV and PyTorch differ in the kernel, in antialiasin
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -49,7 +50,7 @@ def resize(image: Array, factor: float | None = None, size: Size | None = None, 
         image: (H, W) or (H, W, C); integers are rounded and clipped after each side, as MATLAB does.
         factor: of both sides; the size is rounded up.
         size: height and width, instead of a factor.
-        part: rows and columns of the result that are wanted, two slices.
+        part: rows and columns of the result that are wanted, two slices that are not empty.
 
     Example:
         >>> resize(np.array([[10, 20, 30, 40]], np.uint8), 0.5)
@@ -57,11 +58,11 @@ def resize(image: Array, factor: float | None = None, size: Size | None = None, 
     """
     if image.ndim not in (2, 3) or 0 in image.shape:
         raise ValueError(f"image: expected shape (H, W) or (H, W, C), got {image.shape}")
+    sides = _sides(image.shape[:2], factor, size, part)
     integer = image.dtype.kind in "iu"
-    pixels = torch.from_numpy(
-        image.astype(np.float32 if image.dtype == np.float16 else image.dtype if not integer else np.float64)
-    )
-    out = _resize(pixels, (0, 1), factor, size, part, np.iinfo(image.dtype) if integer else None)
+    exact = np.float64 if integer else np.float32 if image.dtype == np.float16 else image.dtype.newbyteorder("=")
+    pixels = torch.from_numpy(image[sides[0].window, sides[1].window].astype(exact))
+    out = _apply(pixels, sides, (0, 1), np.iinfo(image.dtype) if integer else None)
     return out.numpy().astype(image.dtype)
 
 
@@ -69,50 +70,67 @@ def resize_tensor(x: Tensor, factor: float | None = None, size: Size | None = No
     """The same for tensors of floats (..., H, W), differentiable."""
     if x.dim() < 2 or 0 in x.shape or not x.is_floating_point():
         raise ValueError(f"x: expected floats of shape (..., H, W), got {x.dtype} of {tuple(x.shape)}")
-    return _resize(x, (x.dim() - 2, x.dim() - 1), factor, size, part)
+    sides = _sides((x.shape[-2], x.shape[-1]), factor, size, part)
+    return _apply(x[..., sides[0].window, sides[1].window], sides, (x.dim() - 2, x.dim() - 1))
 
 
-def _resize(
-    x: Tensor, dims: Size, factor: float | None, size: Size | None, part: Any, limits: np.iinfo[Any] | None = None
-) -> Tensor:
-    before = x.shape[dims[0]], x.shape[dims[1]]
+@dataclass(frozen=True)
+class _Side:
+    """How height or width is resized.
+
+    Args:
+        factor: that it is resized by.
+        window: pixels of the input that are needed.
+        indices: within the window, of the input pixels that output pixels are made of, (out, taps).
+        weights: of these pixels, (out, taps).
+    """
+
+    factor: float
+    window: slice
+    indices: npt.NDArray[np.int64]
+    weights: npt.NDArray[np.float64]
+
+    def apply(self, x: Tensor, dim: int) -> Tensor:
+        shape = [-1 if d == dim else 1 for d in range(x.dim())]
+        terms = (
+            x.index_select(dim, torch.from_numpy(index).to(x.device))
+            * torch.from_numpy(weight).to(x.device, x.dtype).reshape(shape)
+            for index, weight in zip(self.indices.T, self.weights.T, strict=True)
+        )
+        return reduce(torch.add, terms)  # one by one: nothing is larger than the result
+
+
+def _sides(before: tuple[int, ...], factor: float | None, size: Size | None, part: Any) -> tuple[_Side, _Side]:
     if (factor is None) == (size is None):
         raise ValueError("expected either a factor or a size")
     if size is None:
         assert factor is not None
-        size, factors = scaled_size(before, factor), (factor, factor)
+        size, factors = scaled_size((before[0], before[1]), factor), (factor, factor)
     else:
         factors = size[0] / before[0], size[1] / before[1]
-    for i in sorted((0, 1), key=lambda i: factors[i]):  # the side that shrinks most comes first
-        indices, weights = _taps(before[i], size[i], factors[i])
-        x = _weigh(x, dims[i], indices[part[i]], weights[part[i]])
-        if limits is not None:
-            x = (x + 0.5).floor().clamp(limits.min, limits.max)
-    return x
+    return _side(before[0], size[0], factors[0], part[0]), _side(before[1], size[1], factors[1], part[1])
 
 
-def _weigh(x: Tensor, dim: int, indices: npt.NDArray[np.int64], weights: npt.NDArray[np.float64]) -> Tensor:
-    """Resize one dimension, whose output pixels are made of these input pixels: (out, taps)."""
-    shape = [-1 if d == dim else 1 for d in range(x.dim())]
-    terms = (
-        x.index_select(dim, torch.from_numpy(index).to(x.device))
-        * torch.from_numpy(weight).to(x.device, x.dtype).reshape(shape)
-        for index, weight in zip(indices.T, weights.T, strict=True)
-    )
-    return reduce(torch.add, terms)  # one by one: nothing is larger than the result
-
-
-def _taps(before: int, after: int, factor: float) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Indices and weights (out, taps) of the input pixels that the output pixels of a side are made of."""
+def _side(before: int, after: int, factor: float, part: slice) -> _Side:
     shrink = min(factor, 1.0)
     width = WIDTH / shrink
-    centers = (np.arange(after) + 0.5) / factor - 0.5  # of output pixels, in input pixels
+    centers = (np.arange(after)[part] + 0.5) / factor - 0.5  # of output pixels, in input pixels
     first = np.floor(centers - width / 2).astype(np.int64)
     indices = first[:, None] + np.arange(math.ceil(width) + 2)  # (out, taps)
     weights = _cubic(shrink * (centers[:, None] - indices))
     weights /= weights.sum(1, keepdims=True)
     used = (weights != 0).any(0)
-    return np.clip(indices, 0, before - 1)[:, used], weights[:, used]
+    inside = np.clip(indices, 0, before - 1)[:, used]
+    window = slice(int(inside.min()), int(inside.max()) + 1)
+    return _Side(factor, window, inside - window.start, weights[:, used])
+
+
+def _apply(x: Tensor, sides: tuple[_Side, _Side], dims: Size, limits: np.iinfo[Any] | None = None) -> Tensor:
+    for i in sorted((0, 1), key=lambda i: sides[i].factor):  # the side that shrinks most comes first
+        x = sides[i].apply(x, dims[i])
+        if limits is not None:
+            x = (x + 0.5).floor().clamp(limits.min, limits.max)
+    return x
 
 
 def _cubic(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

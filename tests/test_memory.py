@@ -18,15 +18,14 @@ def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     torch.ones(2**24)  # 64 MiB
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-faults()
-print(faults() * mmap.PAGESIZE / 2**20)
+print(sum(faults() for _ in range(20)) * mmap.PAGESIZE / 2**20)
 """
 
 
 @pytest.mark.skipif(not hasattr(_libc(), "mallopt"), reason="not glibc")
-def test_a_tensor_gets_the_memory_of_the_one_before() -> None:
+def test_tensors_get_the_memory_of_earlier_ones() -> None:
     fresh = {mode: float(subprocess.check_output([sys.executable, "-c", CODE, mode])) for mode in ("default", "reuse")}
-    assert fresh["reuse"] < 8 < fresh["default"]
+    assert fresh["reuse"] < fresh["default"] / 2
 
 
 def test_giving_memory_back_works_everywhere() -> None:

@@ -17,6 +17,7 @@ from n3net.correspondence.filtering import Filtered, score
 from n3net.correspondence.intrinsics import Intrinsics
 from n3net.correspondence.matchfile import Pair
 from n3net.correspondence.matching import Matches, View
+from n3net.correspondence.sift import nearest
 from n3net.errors import UserError
 from n3net.models import create
 
@@ -44,6 +45,13 @@ def expected(net: Any, p0: Any, p1: Any, ratio: Any = None, mutual: Any = None) 
     return np.flatnonzero(kept).tolist()
 
 
+def looks(seed: int = 5) -> tuple[Any, Any]:
+    """Descriptors of which about half are alike in both images."""
+    rng = np.random.default_rng(seed)
+    d0 = rng.uniform(0, 255, (N, 128)).astype(np.float32)
+    return d0, (d0 + rng.normal(0, 1, d0.shape) * np.where(rng.random((N, 1)) < 0.5, 5, 300)).astype(np.float32)
+
+
 def test_opencv(net: Any) -> None:
     cv2 = pytest.importorskip("cv2")
     p0, p1 = points()
@@ -52,14 +60,16 @@ def test_opencv(net: Any) -> None:
     matches = [cv2.DMatch(i, int(order[i]), 100.0) for i in range(N)]
     out = filter_opencv(*keypoints, matches, K, K, model=net)
     assert all(isinstance(m, cv2.DMatch) for m in out)
-    assert [m.queryIdx for m in out] == expected(net, p0, p1[order], np.ones(N))
+    assert [m.queryIdx for m in out] == expected(net, p0, p1[order])
     assert [m.trainIdx for m in out] == [int(order[m.queryIdx]) for m in out]
-    both = [(m, cv2.DMatch(m.queryIdx, 0, 100.0 + m.queryIdx)) for m in matches]
-    out = filter_opencv(*keypoints, both, K, K, mutual=True, model=net)
-    ratio = 100 / (100 + np.arange(N))
-    assert [m.queryIdx for m in out] == expected(net, p0, p1[order], ratio, np.ones(N, bool))
+    descriptors = looks()
+    both = cv2.BFMatcher().knnMatch(*descriptors, k=2)
+    out = filter_opencv(*keypoints, both, K, K, descriptors=descriptors, model=net)
+    index, ratio, mutual = nearest(*descriptors)
+    assert [m.queryIdx for m in out] == expected(net, p0, p1[index], ratio, mutual)
     assert filter_opencv(*keypoints, [], K, K, model=net) == []
-    assert filter_opencv(*keypoints, [(), *both], K, K, mutual=True, model=net)[0].queryIdx == out[0].queryIdx
+    again = filter_opencv(*keypoints, [(), *both], K, K, descriptors=descriptors, model=net)
+    assert [m.queryIdx for m in again] == [m.queryIdx for m in out]
     assert len(filter_opencv(*keypoints, matches[:4], K, K, model=net)) == 4
 
 
@@ -76,8 +86,12 @@ def test_tensors(net: Any) -> None:
     frames[0, :, :, 2] = p0
     again = filter_tensors(distances, indices, frames, p1[None], k[None], k, model=net)
     torch.testing.assert_close(again[1], i)
-    kept = expected(net, p0.numpy(), p1[indices[:, 1]].numpy(), distances[:, 0].numpy(), np.ones(N, bool))
-    d, i = filter_tensors(distances, indices, p0, p1, k, k, ratios=True, mutual=True, model=net)
+    descriptors = looks()
+    index, ratio, mutual = nearest(*descriptors)
+    same = index == indices[:, 1].numpy()  # a match that is not the nearest has nothing to say for it
+    kept = expected(net, p0.numpy(), p1[indices[:, 1]].numpy(), np.where(same, ratio, 1), mutual & same)
+    tensors = (torch.from_numpy(descriptors[0]), torch.from_numpy(descriptors[1]))
+    d, i = filter_tensors(distances, indices, p0, p1, k, k, descriptors=tensors, model=net)
     torch.testing.assert_close(i, indices[kept])
     assert [len(t) for t in filter_tensors(distances[:0], indices[:0], p0, p1, k, k, model=net)] == [0, 0]
     with pytest.raises(ValueError, match="keypoints"):
@@ -128,10 +142,15 @@ def test_database_filtered(tmp_path: Path, net: Any) -> None:
     pair = matches("a.jpg", "b.jpg", N)
     everything = replace(pair, result=Filtered(pair.scores, np.ones(N, bool), None))
     write_database(source, [everything])
+    descriptors = [d.clip(0, 255).astype(np.uint8) for d in looks()]
+    with pycolmap.Database.open(str(source)) as database:
+        for image, data in enumerate(descriptors, start=1):
+            database.write_descriptors(image, pycolmap.FeatureDescriptors(pycolmap.FeatureExtractorType.SIFT, data))
     before = source.read_bytes()
     counts = list(filter_database(source, target, net))
-    p0, p1 = pair.points
-    kept = expected(net, p0, p1)
+    index, ratio, mutual = nearest(*descriptors)
+    same = index == pair.index[:, 1]
+    kept = expected(net, *pair.points, np.where(same, ratio, 1), mutual & same)
     assert [(c.images, c.matches, c.kept) for c in counts] == [(("a.jpg", "b.jpg"), N, len(kept))]
     with pycolmap.Database.open(str(target)) as database:
         np.testing.assert_array_equal(database.read_matches(1, 2), pair.index[kept])

@@ -187,6 +187,16 @@ def test_eight_are_scored() -> None:
     assert (score(pair(8), constant(-1.0)) == -1).all()
 
 
+def test_ratio_alone_is_not_used() -> None:
+    torch.manual_seed(3)
+    net = create("n3net-sets", features=8, depth=2, block_features=8, ratio=True, mutual=True).eval()
+    ratio, mutual = np.linspace(0, 1, 20), np.arange(20) < 10
+    unknown = score(pair(20), net)
+    np.testing.assert_array_equal(score(pair(20, ratio=ratio), net), unknown)
+    np.testing.assert_array_equal(score(pair(20, mutual=mutual), net), unknown)
+    assert (score(pair(20, ratio=ratio, mutual=mutual), net) != unknown).any()
+
+
 def test_nan_and_far_away_points_do_not_touch_the_others() -> None:
     clean = pair(50, ratio=np.full(50, 0.5), mutual=np.ones(50, bool))
     torch.manual_seed(3)

@@ -20,6 +20,7 @@ from n3net.correspondence.filtering import Filtered, filter_pair, resolve, score
 from n3net.correspondence.intrinsics import from_matrix
 from n3net.correspondence.matchfile import Pair
 from n3net.correspondence.matching import Matches, View
+from n3net.correspondence.sift import nearest
 from n3net.errors import UserError
 from n3net.files import refuse_existing
 
@@ -36,30 +37,27 @@ def filter_opencv(
     k0: Array,
     k1: Array,
     *,
-    mutual: bool = False,
+    descriptors: tuple[Array, Array] | None = None,
     model: Model = None,
 ) -> list[Any]:
     """The good ones among OpenCV's matches.
 
     Args:
         keypoints0, keypoints1: ``cv2.KeyPoint`` of both images.
-        matches: ``cv2.DMatch`` as ``match`` gives them, or sequences of the two best as ``knnMatch(k=2)`` does; the
-            latter tell the network how distinct a match is. ``queryIdx`` is of the first image.
+        matches: ``cv2.DMatch`` as ``match`` gives them, or sequences of them, best first, as ``knnMatch`` does.
+            ``queryIdx`` is of the first image.
         k0, k1: cameras, (3, 3).
-        mutual: whether all matches are each other's nearest, as of ``cv2.BFMatcher(crossCheck=True)``.
+        descriptors: of all keypoints, (n, C) each, to be compared by Euclidean distance as SIFT's are. With them the
+            network knows how distinct a match is.
         model: network for matches, name or file; by default the weights "match".
 
     Returns:
         A list of ``cv2.DMatch``, in the order they were given.
     """
-    groups = [list(m) if isinstance(m, Sequence) else [m] for m in matches]
-    groups = [group for group in groups if group]
-    best = [group[0] for group in groups]
-    points0 = np.array([keypoints0[m.queryIdx].pt for m in best], np.float64).reshape(-1, 2)
-    points1 = np.array([keypoints1[m.trainIdx].pt for m in best], np.float64).reshape(-1, 2)
-    ratio = np.array([g[0].distance / max(g[1].distance, 1e-12) if len(g) > 1 else 1.0 for g in groups], np.float32)
-    x0, x1 = from_matrix(k0, "k0").calibrate(points0), from_matrix(k1, "k1").calibrate(points1)
-    kept = score(Pair(x0, x1, np.minimum(ratio, 1), _all_or_unknown(mutual, len(best))), resolve(model)) >= 0
+    best = [m[0] if isinstance(m, Sequence) else m for m in matches if not isinstance(m, Sequence) or len(m)]
+    index = np.array([(m.queryIdx, m.trainIdx) for m in best], np.int64).reshape(-1, 2)
+    points = [np.array([k.pt for k in keypoints], np.float64).reshape(-1, 2) for keypoints in (keypoints0, keypoints1)]
+    kept = _good(index, points, (k0, k1), descriptors, model)
     return [m for m, good in zip(best, kept, strict=True) if good]
 
 
@@ -71,8 +69,7 @@ def filter_tensors(
     k0: Tensor,
     k1: Tensor,
     *,
-    ratios: bool = False,
-    mutual: bool = False,
+    descriptors: tuple[Tensor, Tensor] | None = None,
     model: Model = None,
 ) -> tuple[Tensor, Tensor]:
     """The good ones among matches as kornia's matchers return them, in the same form and on the same device.
@@ -83,22 +80,36 @@ def filter_tensors(
         keypoints0, keypoints1: pixels, (n, 2) or (1, n, 2), or local affine frames (1, n, 2, 3), whose last columns
             they are.
         k0, k1: cameras, (3, 3) or (1, 3, 3).
-        ratios: whether the distances are ratios of the best to the second best, as of ``match_snn``, ``match_smnn``.
-        mutual: whether all matches are each other's nearest, as of ``match_mnn``, ``match_smnn``.
-        model: network for matches, name or file; by default the weights "match".
+        descriptors, model: as of :func:`filter_opencv`.
     """
-    x = [
-        from_matrix(k.detach().cpu().reshape(3, 3).numpy(), "k").calibrate(_centers(kp)[i].detach().cpu().numpy())
-        for k, kp, i in ((k0, keypoints0, indices[:, 0]), (k1, keypoints1, indices[:, 1]))
-    ]
-    ratio = distances.detach().cpu().float().reshape(-1).numpy() if ratios else None
-    scores = score(Pair(x[0], x[1], ratio, _all_or_unknown(mutual, len(x[0]))), resolve(model))
-    kept = torch.from_numpy(scores >= 0).to(indices.device)
+    points = [_array(_centers(keypoints)) for keypoints in (keypoints0, keypoints1)]
+    looks = None if descriptors is None else (_array(descriptors[0]), _array(descriptors[1]))
+    cameras = (_array(k0.reshape(3, 3)), _array(k1.reshape(3, 3)))
+    kept = torch.from_numpy(_good(_array(indices), points, cameras, looks, model)).to(indices.device)
     return distances[kept], indices[kept]
 
 
-def _all_or_unknown(mutual: bool, count: int) -> npt.NDArray[np.bool_] | None:
-    return np.ones(count, bool) if mutual else None
+def _good(
+    index: Array, points: Sequence[Array], k: tuple[Array, Array], descriptors: tuple[Array, Array] | None, model: Model
+) -> npt.NDArray[np.bool_]:
+    """Which matches (M, 2) of keypoints, (n, 2) pixels each, are good, (M,)."""
+    x0, x1 = (from_matrix(k[i], f"k{i}").calibrate(points[i][index[:, i]]) for i in range(2))
+    ratio, mutual = (None, None) if descriptors is None else _looks(index, *descriptors)
+    return np.asarray(score(Pair(x0, x1, ratio, mutual), resolve(model)) >= 0)
+
+
+def _looks(index: Array, d0: Array, d1: Array) -> tuple[Array, Array]:
+    """What descriptors say about matches (M, 2): ratio and mutual, 1 and false for those that are not nearest."""
+    best, ratio, mutual = nearest(d0, d1)
+    if len(best) == 0:
+        return np.ones(len(index), np.float32), np.zeros(len(index), bool)
+    first = index[:, 0]
+    same = best[first] == index[:, 1]
+    return np.where(same, ratio[first], 1).astype(np.float32), same & mutual[first]
+
+
+def _array(tensor: Tensor) -> Array:
+    return tensor.detach().cpu().numpy()
 
 
 def _centers(keypoints: Tensor) -> Tensor:
@@ -155,8 +166,8 @@ def filter_database(
 ) -> Iterator[Counts]:
     """Copy a COLMAP database, with the good ones of its matches and with two-view geometries that fit to them.
 
-    Keypoints and cameras, of whatever model, are COLMAP's own; it has to know them, so run its feature extractor and
-    matcher before. Pairs are yielded as they are done; the file appears under its name at the end.
+    Keypoints, descriptors and cameras, of whatever model, are COLMAP's own, so run its feature extractor and matcher
+    before. Pairs are yielded as they are done; the file appears under its name at the end.
     """
     pycolmap = _pycolmap()
     source, target = Path(source), Path(target)
@@ -176,7 +187,9 @@ def filter_database(
             for number, table in zip(numbers, tables, strict=True):
                 ids = pycolmap.pair_id_to_image_pair(number)
                 x = [_unproject(database, cameras[images[i].camera_id], i, table[:, n]) for n, i in enumerate(ids)]
-                result = filter_pair(Pair(x[0], x[1]), net, estimator=estimator)
+                d0, d1 = (_descriptors(database, i) for i in ids)
+                ratio, mutual = (None, None) if d0 is None or d1 is None else _looks(table, d0, d1)
+                result = filter_pair(Pair(x[0], x[1], ratio, mutual), net, estimator=estimator)
                 _add_pair(database, ids[0], ids[1], table, result)
                 inliers = 0 if result.pose is None else int(result.pose.inliers.sum())
                 names = (images[ids[0]].name, images[ids[1]].name)
@@ -255,3 +268,10 @@ def _unproject(database: Any, camera: Any, image: int, numbers: Array) -> npt.ND
     """Keypoints in calibrated coordinates, lens distortion removed."""
     points = database.read_keypoints(image)[:, :2][numbers].astype(np.float64)
     return np.asarray(camera.cam_from_img(points), np.float32).reshape(-1, 2)
+
+
+def _descriptors(database: Any, image: int) -> Array | None:
+    """SIFT descriptors of all keypoints, or None if the database has none."""
+    found = database.read_descriptors(image) if database.exists_descriptors(image) else None
+    data: Array | None = getattr(found, "data", found)  # an array in older versions
+    return data if data is not None and data.ndim == 2 and data.shape[1] == 128 else None

@@ -63,7 +63,13 @@ def resolve(model: str | Path | nn.Module | None = None) -> Any:
 
 
 def score(pair: Pair, model: Any, device: str | torch.device = "cpu") -> npt.NDArray[np.float32]:
-    """Logits of the matches, (N,); -infinity for those that are no numbers, 0 if fewer than 8 are."""
+    """Logits of the matches, (N,); -infinity for those that are no numbers, 0 if fewer than 8 are.
+
+    A network that looks at ratio and mutual has learned to do without both, not without one: if one is not known, the
+    other is not used.
+    """
+    if model.ratio and model.mutual and (pair.ratio is None or pair.mutual is None):
+        pair = replace(pair, ratio=None, mutual=None)
     scores = np.full(len(pair), -np.inf, np.float32)
     usable = finite(pair)
     if usable.sum() < FEWEST:

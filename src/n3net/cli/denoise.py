@@ -21,6 +21,7 @@ from n3net.cli.pictures import (
     check_device,
 )
 from n3net.cli.raw import RawRunner
+from n3net.errors import UserError
 
 if TYPE_CHECKING:
     from n3net.images import Picture
@@ -53,6 +54,12 @@ def command(
     tile: TileSide = None,
     device: Device = "cpu",
     max_megapixels: MaxMegapixels = 400,
+    real: Annotated[
+        bool,
+        typer.Option(
+            "--real", help="Photographs: noise that depends on intensity and is not white, as cameras make it."
+        ),
+    ] = False,
     noise: Annotated[
         tuple[float, float] | None,
         typer.Option(
@@ -79,6 +86,8 @@ def command(
 
     n3net denoise noisy.png -o out.png --compare picture.png --reference clean.png
 
+    n3net denoise --real phone.jpg
+
     n3net denoise night.dng -o night.jpg
 
     n3net denoise night.nef -o night.dng
@@ -89,19 +98,21 @@ def command(
     pictures = Pictures(
         inputs, output, "-denoised", captions, force, compare, reference, quality, white, max_megapixels
     )
+    if real and sigma is not None:
+        raise UserError("--real estimates the noise of each pixel; leave out --sigma")
     before = compare is not None or reference is not None
     raw = RawRunner(model, noise, bayer, auto_bright, before, tile, device, max_megapixels)
-    pictures.run(lambda: _Runner(model, sigma, tile, device).denoise, raw.denoise)
+    pictures.run(lambda: _Runner(model, sigma, real, tile, device).denoise, raw.denoise)
 
 
 class _Runner:
     """What is the same for all files."""
 
-    def __init__(self, model: str | None, sigma: float | None, tile: int | None, device: str) -> None:
+    def __init__(self, model: str | None, sigma: float | None, real: bool, tile: int | None, device: str) -> None:
         from n3net.denoising import resolve
 
         self._model = cache(lambda gray: resolve(model, gray))
-        self.sigma, self.tile, self.device = sigma, tile, device
+        self.sigma, self.real, self.tile, self.device = sigma, real, tile, device
         check_device(device)
         if model is not None and not _is_for_raw(model):
             self._model(True)  # a wrong name is wrong for all files
@@ -114,6 +125,8 @@ class _Runner:
 
         pixels = picture.pixels
         model = self._model(pixels.ndim == 2 or is_gray(pixels))
+        if self.real:
+            return self._denoise_photograph(picture, model, progress)
         levels: float | tuple[float, ...] | None = self.sigma
         note = f"σ {self.sigma:g}" if self.sigma is not None else "σ as trained"
         if levels is None and model.noise_map:
@@ -131,6 +144,25 @@ class _Runner:
             progress=lambda done, total: progress(done / total),
         )
         return Result(replace(picture, pixels=out), lambda: picture, note)
+
+    def _denoise_photograph(self, picture: Picture, model: Any, progress: Any) -> Result:
+        from dataclasses import replace
+
+        import numpy as np
+
+        from n3net.real import check_model, denoise_photograph
+
+        check_model(model)
+        result = denoise_photograph(
+            picture.pixels,
+            model,
+            peak=picture.peak,
+            tile=self.tile,
+            device=self.device,
+            progress=lambda done, total: progress(done / total),
+        )
+        low, high = np.quantile(result.noise, [0.02, 0.98])
+        return Result(replace(picture, pixels=result.pixels), lambda: picture, f"σ {low:.1f} to {high:.1f} estimated")
 
 
 def _is_for_raw(model: str) -> bool:

@@ -136,6 +136,34 @@ def raw(
         typer.echo(f"{rule}: {protocol.PROTOCOL[rule]}")
 
 
+@app.command()
+def real(
+    data: Annotated[Path, typer.Option(help="Directory with pairs of photographs, NAME_real and NAME_mean.")],
+    model: Annotated[str, typer.Option(help="Weights with a noise map, by name or file.")] = "color",
+    json: Json = None,
+    markdown: Markdown = None,
+    limit: Limit = None,
+) -> None:
+    """Denoise photographs as 'n3net denoise --real' does, and compare with the mean of many shots.
+
+    n3net eval real --data CC15
+    """
+    from n3net.evaluation import real as protocol
+    from n3net.evaluation.report import write
+
+    found = protocol.pairs(data, limit)
+    with progress_bar() as bar:
+        task = bar.add_task("", total=len(found))
+        rows = protocol.evaluate(found, model, lambda what: bar.update(task, advance=1, description=what))
+    report = protocol.report(rows, model)
+    table = protocol.markdown(report)
+    typer.echo(table)
+    if json:
+        write(json, report)
+    if markdown:
+        write(markdown, table)
+
+
 def _measure(
     methods: list[Method],
     data: list[Path],

@@ -1,0 +1,98 @@
+"""Photographs as cameras and phones develop them, whose noise depends on intensity and is not white.
+
+Demosaicking and compression give the noise of neighbouring pixels the same sign, and a network for white noise takes
+that for texture. So the photograph is taken apart into four, each with every second pixel of every second row, in which
+noise is nearly white. Each is denoised with a noise map that follows the intensity, they are put together again, and a
+second, weaker pass over the whole removes what the four do not agree on. (The idea is that of Zhou et al., "When
+AWGN-based denoiser meets real noises", AAAI 2020.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from n3net.denoising import check_image, denoise
+from n3net.errors import UserError
+from n3net.images.picture import peak_of, to_type
+from n3net.inference import Array, Progress
+from n3net.noise_curve import noise_map
+
+STEP = 2  # pixels between those that are denoised together
+SECOND = 0.4  # noise level of the second pass against that of the first
+
+
+@dataclass(frozen=True)
+class Photograph:
+    """A denoised photograph.
+
+    Args:
+        pixels: of the shape and type of the input.
+        noise: estimated for each pixel, (H, W), in gray levels of 0..255.
+        confidence: of the estimate, see :class:`n3net.noise_curve.NoiseCurve`.
+    """
+
+    pixels: Array
+    noise: npt.NDArray[np.float32]
+    confidence: float
+
+
+def denoise_photograph(
+    image: Array,
+    model: str | Path | nn.Module | None = None,
+    *,
+    peak: float | None = None,
+    tile: int | None = None,
+    device: str | torch.device = "cpu",
+    progress: Progress | None = None,
+) -> Photograph:
+    """Remove the noise of a photograph, whatever it is.
+
+    Args:
+        image: (H, W) or (H, W, 3), uint8, uint16 or floats.
+        model: with a noise map; see :func:`n3net.denoise`.
+        peak, tile, device, progress: see there.
+    """
+    check_image(image)
+    peak = peak_of(image.dtype) if peak is None else peak
+    noise, confidence = noise_map(image, peak)
+    values = image.astype(np.float32) / np.float32(peak)
+    step = STEP if min(image.shape[:2]) >= 8 * STEP else 1
+    out, total, done = np.empty_like(values), 2 * image.shape[0] * image.shape[1], 0  # two passes over all pixels
+
+    def clean(part: Array, levels: Array) -> Array:
+        nonlocal done
+        pixels = part.shape[0] * part.shape[1]
+
+        def advance(now: int, all_: int, before: int = done) -> None:
+            if progress is not None:
+                progress(before + pixels * now // all_, total)
+
+        done += pixels
+        return denoise(part, np.ascontiguousarray(levels), model, tile=tile, device=device, progress=advance)
+
+    for row in range(step):
+        for column in range(step):
+            place = (slice(row, None, step), slice(column, None, step))
+            out[place] = clean(np.ascontiguousarray(values[place]), noise[place])
+    out = clean(out, SECOND * noise)
+    return Photograph(_as(out, image.dtype, peak), noise, confidence)
+
+
+def check_model(model: nn.Module) -> None:
+    """Refuse a network that cannot be told the noise."""
+    if not getattr(model, "noise_map", False):
+        raise UserError("--real needs a model with a noise map, this one knows one noise level only")
+
+
+def _as(values: Array, dtype: np.dtype[np.generic], peak: float) -> Array:
+    """From black 0 and white 1 to the type and the white of an image."""
+    if np.issubdtype(dtype, np.integer) and peak == peak_of(dtype):
+        return to_type(values, dtype)
+    scaled = values * np.float32(peak)
+    return (np.clip(np.rint(scaled), 0, peak) if np.issubdtype(dtype, np.integer) else scaled).astype(dtype)

@@ -1,0 +1,192 @@
+"""Photographs: noise that depends on intensity, its estimate, its removal, and the scoreboard."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from n3net.errors import UserError
+from n3net.evaluation import real as protocol
+from n3net.models import Denoiser, create
+from n3net.noise_curve import estimate_curve, measure, noise_map
+from n3net.real import denoise_photograph
+from n3net.weights import save
+
+Array = np.ndarray[Any, Any]
+
+
+def picture(height: int = 240, width: int = 320) -> Array:
+    """A sky that becomes brighter, hills that have texture on one side, (H, W) in [0, 1]."""
+    y, x = np.mgrid[:height, :width]
+    sky = 0.35 + 0.5 * x / width
+    hills = 0.15 + 0.25 * y / height + 0.05 * np.sin(x / 3) * np.sin(y / 4) * (x > width / 2)
+    return np.where(y < height * 0.6, sky, hills)
+
+
+def sigma_of(y: Array) -> Array:
+    return 0.01 + 0.05 * y
+
+
+def spoiled(clean: Array, seed: int = 0, smooth: bool = False) -> Array:
+    """With noise; with ``smooth``, of neighbouring pixels that look alike, as after demosaicking."""
+    noise = np.random.default_rng(seed).standard_normal(clean.shape)
+    if smooth:
+        total = sum(np.roll(noise, (dy, dx), (0, 1)) for dy in (0, 1) for dx in (0, 1))
+        noise = np.asarray(total) / 2
+    return clean + sigma_of(clean) * noise
+
+
+@pytest.mark.parametrize("smooth", [False, True])
+def test_curve_follows_intensity(smooth: bool) -> None:
+    curve = estimate_curve(spoiled(picture(), smooth=smooth))
+    levels = np.array([0.33, 0.4, 0.6, 0.8])
+    assert np.abs(curve(levels) / sigma_of(levels) - 1).max() < 0.2
+    assert curve.confidence > 0.5
+
+
+@pytest.mark.parametrize("sigma", [3.0, 10.0, 30.0])
+def test_constant_noise_is_a_constant_curve(sigma: float) -> None:
+    noisy = picture() * 255 + sigma * np.random.default_rng(1).standard_normal((240, 320))
+    curve = estimate_curve(noisy, peak=255)
+    assert np.abs(255 * curve(np.array([0.3, 0.5, 0.7])) / sigma - 1).max() < 0.2
+
+
+def test_map_has_the_level_of_each_pixel() -> None:
+    clean = picture()
+    rgb = np.stack([spoiled(clean, seed) for seed in range(3)], -1)
+    found, confidence = noise_map(np.clip(np.rint(255 * rgb), 0, 255).astype(np.uint8))
+    assert found.shape == clean.shape
+    assert found.dtype == np.float32
+    assert np.abs(np.median(found / (255 * sigma_of(clean))) - 1) < 0.1
+    assert confidence > 0.5
+
+
+def test_texture_everywhere_lowers_confidence() -> None:
+    y, x = np.mgrid[:240, :320]
+    assert estimate_curve(0.5 + 0.3 * np.sin(x / 7) * np.sin(y / 9)).confidence < 0.2
+
+
+@pytest.mark.parametrize("image", [np.zeros((50, 50)), np.zeros((2, 2)), np.ones((9, 30))])
+def test_nothing_to_measure(image: Array) -> None:
+    assert measure([image]) == []
+    assert noise_map(image)[0].max() == 0
+
+
+class Local(nn.Module):
+    """A mean over 5 x 5 pixels where there is noise."""
+
+    reach = 2
+
+    def forward(self, x: Tensor) -> Tensor:
+        smooth = nn.functional.avg_pool2d(x[:, :-1], 5, 1, 2, count_include_pad=False)
+        return torch.where(x[:, -1:] > 0, smooth, x[:, :-1])
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_photograph_is_closer_to_the_truth(dtype: Any, channels: int) -> None:
+    peak = {np.uint8: 255, np.uint16: 65535, np.float32: 1}[dtype]
+    clean = np.linspace(0.2, 0.8, 120 * 141).reshape(120, 141)
+    truth = clean if channels == 1 else np.stack([clean, 0.9 * clean, 0.8 * clean], -1)
+    noisy = spoiled(truth, smooth=True) * peak
+    image = noisy.astype(dtype) if dtype == np.float32 else np.clip(np.rint(noisy), 0, peak).astype(dtype)
+    steps: list[float] = []
+    model = Denoiser(Local(), channels, True)
+    result = denoise_photograph(image, model, progress=lambda done, total: steps.append(done / total))
+    assert result.pixels.dtype == dtype
+    assert result.pixels.shape == image.shape
+    errors = [np.square(a / peak - truth).mean() for a in (image.astype(float), result.pixels.astype(float))]
+    assert errors[1] < 0.3 * errors[0]
+    assert steps == sorted(steps)
+    assert steps[-1] == 1
+
+
+def test_noise_is_found_where_it_is(tmp_path: Path) -> None:
+    """The network is told the map: pixels of equal intensity are told equal noise, dark ones less."""
+    told: list[Tensor] = []
+
+    class Spy(nn.Module):
+        reach = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            told.append(x[:, -1])
+            return x[:, :-1]
+
+    clean = picture()
+    denoise_photograph(spoiled(clean).astype(np.float32), Denoiser(Spy(), 1, True))
+    assert len(told) == 5  # four parts, then all of it
+    dark, light = clean[::2, ::2] < 0.3, clean[::2, ::2] > 0.7
+    first = told[0][0].numpy()
+    assert 1.5 < np.median(first[light]) / np.median(first[dark]) < 3
+
+
+# Commands
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
+    from n3net import cli
+
+    torch.manual_seed(0)
+    for name, channels, told in (("color", 3, True), ("deaf", 3, False)):
+        save(
+            tmp_path / f"{name}.safetensors", create("dncnn-6", channels=channels, noise_map=told, depth=2, features=4)
+        )
+    monkeypatch.setenv("N3NET_WEIGHTS", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    clean = np.stack([picture(60, 80)] * 3, -1)
+    for name, values in (("a_mean", clean), ("a_real", spoiled(clean)), ("b_mean", clean)):
+        Image.fromarray(np.clip(255 * values, 0, 255).astype(np.uint8)).save(f"{name}.png")
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["n3net", *arguments])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        return code, *capfd.readouterr()
+
+    return call
+
+
+def test_denoise_real(run: Any) -> None:
+    code, out, _ = run("denoise", "--real", "a_real.png", "-o", "out.png", "--reference", "a_mean.png")
+    assert code == 0
+    assert "80 x 60" in out
+    assert "estimated" in out
+    assert "PSNR" in out
+    assert Image.open("out.png").size == (80, 60)
+    code, _, err = run("denoise", "--real", "a_real.png", "-o", "no.png", "--model", "deaf")
+    assert code == 1
+    assert "noise map" in err
+    assert run("denoise", "--real", "a_real.png", "-o", "no.png", "--sigma", "5")[0] != 0
+
+
+def test_eval_real(run: Any) -> None:
+    code, out, _ = run("eval", "real", "--data", ".", "--json", "out.json")
+    assert code == 0
+    assert "a_real.png" in out
+    assert "mean of 1" in out
+    assert Path("out.json").exists()
+
+
+def test_report_counts_gains() -> None:
+    rows = [protocol.Row(name, 30.0, after, 0.8, 0.9, 5.0, 0.7, 1.0) for name, after in (("a", 32.0), ("b", 31.0))]
+    result = protocol.report(rows, "color")["results"]
+    assert result["gain"] == pytest.approx(1.5)
+    assert result["least_gain"] == pytest.approx(1.0)
+    assert "| mean of 2 | 30.00 | 31.50 | +1.50 |" in protocol.markdown(protocol.report(rows, "color"))
+
+
+def test_a_directory_without_pairs(tmp_path: Path) -> None:
+    Image.new("L", (20, 20)).save(tmp_path / "a_real.png")
+    with pytest.raises(UserError, match="no pairs"):
+        protocol.pairs(tmp_path)

@@ -290,6 +290,14 @@ def test_all_kinds_of_images(run: Run, tmp_path: Path) -> None:
     code, _, err = run("match", "color.png", "absent.png", "-o", "x", *options)
     assert code == 1
     assert "absent.png" in err
+    for options in (("color.png", "gray.png"), ("--pairs", "pairs.txt")):
+        Path("pairs.txt").write_text("color.png gray.png")
+        code, _, err = run("match", *options, "-o", "color.png", "--model", "keep")
+        assert code in (1, 2)
+        assert "cannot be written" in err
+    code, _, err = run("match", "color.png", "gray.png", "-o", "x", "--model", "keep", "--max-megapixels", 0.05)
+    assert code == 1
+    assert "limit of 0.05 megapixels" in err
     code, _, err = run("match", "color.png", "-o", "x")
     assert code == 2
     assert "expected two images, got 1" in err

@@ -162,10 +162,14 @@ def writing(target: Path | None, force: bool) -> Iterator[BinaryIO]:
         sys.stdout.buffer.flush()
         return
     refuse_existing(target, force)
-    target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
     try:
-        with part.open("xb") as file:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        opened = part.open("xb")
+    except OSError as error:
+        raise UserError(f"{target}: cannot be written ({error.strerror or error})") from None
+    try:
+        with opened as file:
             yield file
         refuse_existing(target, force)
         part.replace(target)

@@ -41,7 +41,7 @@ def command(
     threshold: Annotated[
         float, typer.Option(min=1e-9, help="Distance to the epipolar line, in focal lengths, of matches that agree.")
     ] = 1e-3,
-    limit: Annotated[int, typer.Option(min=1, max=1_000_000, help="Keypoints of an image, at most.")] = 2000,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Keypoints of an image, at most.")] = 2000,
     intrinsics: Annotated[
         list[Path] | None, typer.Option(help="File with K (JSON, npy, npz, text). Twice, if the cameras differ.")
     ] = None,
@@ -62,7 +62,9 @@ def command(
     database: Annotated[Path | None, typer.Option(help="Write a COLMAP database with all pairs, too.")] = None,
     force: Annotated[bool, typer.Option("-f", "--force", help="Replace outputs that exist.")] = False,
     device: Annotated[str, typer.Option(help="Where the network runs: cpu, cuda, mps.")] = "cpu",
-    max_megapixels: Annotated[float, typer.Option(min=0, help="Refuse larger images.")] = 400,
+    max_megapixels: Annotated[
+        float, typer.Option(min=0, help="Refuse larger images: SIFT takes a quarter of a gigabyte for each.")
+    ] = 50,
 ) -> None:
     """Match two photographs: SIFT, nearest neighbours, a network that tells right from wrong, the relative pose.
 

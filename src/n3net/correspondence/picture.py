@@ -13,7 +13,7 @@ from n3net.images.picture import peak_of, to_type
 
 Array = npt.NDArray[Any]
 
-WIDEST = 1200  # pixels of each photograph
+LONGEST = 1200  # pixels along a side of each photograph
 GAP = 12
 FINE = 2  # lines are drawn this much larger and scaled down, which smooths them
 GREEN, RED = (40, 200, 70), (235, 50, 45)
@@ -51,7 +51,7 @@ def _photo(image: Array) -> Image.Image:
     peak = float(image.max()) if image.dtype != np.uint8 else 255.0
     pixels = to_type(image, np.uint8, peak or peak_of(image.dtype))
     photo = Image.fromarray(np.ascontiguousarray(pixels)).convert("L")
-    factor = min(1.0, WIDEST / photo.width)
+    factor = min(1.0, LONGEST / max(photo.size))
     photo = photo.resize(
         (max(1, round(photo.width * factor)), max(1, round(photo.height * factor))), Image.Resampling.BOX
     )

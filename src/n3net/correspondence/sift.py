@@ -50,7 +50,14 @@ def detect(image: Array, limit: int = LIMIT) -> Keypoints:
         raise ValueError(f"image: expected shape (H, W) or (H, W, 3), got {image.shape}")
     cv2 = opencv()
     pixels = np.ascontiguousarray(_eight_bit(image)[..., ::-1] if image.ndim == 3 else _eight_bit(image))
-    found, descriptors = cv2.SIFT_create(nfeatures=limit, contrastThreshold=CONTRAST).detectAndCompute(pixels, None)
+    sift = cv2.SIFT_create(nfeatures=limit, contrastThreshold=CONTRAST)
+    try:
+        found, descriptors = sift.detectAndCompute(pixels, None)
+    except cv2.error as error:  # memory, in the first place
+        height, width = pixels.shape[:2]
+        raise UserError(
+            f"SIFT failed on {width} x {height} pixels ({error.err or error}); scale the image down"
+        ) from None
     if not found:
         return Keypoints(np.zeros((0, 2), np.float32), np.zeros((0, 128), np.float32))
     order = np.argsort([-k.response for k in found], kind="stable")[:limit]  # OpenCV gives more where responses tie

@@ -152,6 +152,16 @@ def test_denoise_refuses_an_upscaler(run: Any) -> None:
     assert (code, "a vdsr, which is not for denoising" in err) == (2, True)
 
 
+def test_inspect(run: Any, tmp_path: Path) -> None:
+    save_image("a.png", picture(60, 70, 3))
+    weights.save(tmp_path / "weights" / "n3.safetensors", create("n3net-sr", depth=2, features=4))
+    code, out, _ = run("inspect", "n3", "a.png", "--factor", 2, "-o", "seen.png")
+    assert (code, "block 2" in out, Path("seen.png").is_file()) == (0, True, True)
+    code, _, err = run("inspect", "n3", "a.png")
+    assert (code, "give --factor" in err) == (2, True)
+    assert run("inspect", "gray", "a.png", "--factor", 2)[0] == 2
+
+
 def test_eval(run: Any, tmp_path: Path) -> None:
     for i in range(2):
         save_image(f"Set5/{i}.png", picture(61, 73 + i, 3))

@@ -86,7 +86,7 @@ def look(model: nn.Module, image: Tensor, sigma: float | None = None) -> tuple[T
     hooks = [block.register_forward_pre_hook(remember, with_kwargs=True) for block in blocks]
     try:
         with torch.inference_mode():
-            out = model(image[None], sigma=sigma)[0]
+            out = (model(image[None]) if sigma is None else model(image[None], sigma=sigma))[0]
             views = []
             for block, x, match_on in calls:
                 weights, temperature = block.weights(x, match_on)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def command(
@@ -14,6 +17,9 @@ def command(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Picture to draw, of the first image.")] = None,
     noise: Annotated[float | None, typer.Option(help="Add noise of this level to a clean image first.")] = None,
     sigma: Annotated[float | None, typer.Option(help="Noise level, for a model that is told; default --noise.")] = None,
+    factor: Annotated[
+        float | None, typer.Option(min=1, help="Downscale the image first, for a model of super-resolution.")
+    ] = None,
     pixel: Annotated[
         list[str] | None, typer.Option(help="X,Y of a query. Repeatable; by default some are found.")
     ] = None,
@@ -27,6 +33,8 @@ def command(
     1 is a hard choice, one over the number of candidates is none at all.
 
     n3net inspect authors-sigma25 house.png --noise 25 -o house-inspect.png
+
+    n3net inspect upscale house.png --factor 2
     """
     from n3net import load
     from n3net.cli.eval import progress_bar
@@ -36,6 +44,7 @@ def command(
     from n3net.evaluation.images import ImageSet, image_set
     from n3net.evaluation.report import write
     from n3net.inspection import interesting_pixels, look, mean_largest
+    from n3net.models import Upscaler
 
     net = load(model)
     channels = int(getattr(net, "channels", 1))
@@ -43,11 +52,15 @@ def command(
     level = noise if sigma is None else sigma
     if getattr(net, "noise_map", False) and level is None:
         raise UserError(f"{model} is told the noise level: give --sigma, or --noise to add some")
+    if isinstance(net, Upscaler) and factor is None:
+        raise UserError(f"{model} is for super-resolution: give --factor, by which the image is downscaled first")
+    if factor is not None and not isinstance(net, Upscaler):
+        raise UserError(f"--factor is for models of super-resolution, and {model} is none")
     pixels = [_pixel(text) for text in pixel or []]
     views = []
     with progress_bar() as bar:
         for index in bar.track(range(len(images.paths)), description=model):
-            clean = images.read(index, channels)
+            clean = images.read(index, channels) if factor is None else _upscaled(images.pixels(index, 3), factor)
             noisy = clean if noise is None else clean + gaussian(clean.shape, noise, index)
             out, seen = look(net, noisy, level)
             views.append([view.without_weights() for view in seen])
@@ -63,6 +76,15 @@ def command(
     typer.echo(table(["mean of max w", *(f"j = {j + 1}" for j in range(k)), "uniform"], rows))
     if json:
         write(json, {"model": model, "noise": noise, "images": len(images.paths), "mean_largest_weight": means})
+
+
+def _upscaled(pixels: Any, factor: float) -> Tensor:
+    """What a network of super-resolution is given: (1, H, W)."""
+    import torch
+
+    from n3net.degradation import degrade
+
+    return torch.from_numpy(degrade(pixels, factor).upscaled())[None]
 
 
 def _pixel(text: str) -> tuple[int, int]:

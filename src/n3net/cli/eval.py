@@ -164,6 +164,41 @@ def real(
         write(markdown, table)
 
 
+@app.command()
+def dnd(
+    data: Annotated[Path, typer.Option(help="Directory of the Darmstadt Noise Dataset, with info.mat.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Directory for the bundle.")],
+    srgb: Annotated[bool, typer.Option("--srgb", help="The developed images instead of the raw ones.")] = False,
+    model: Annotated[
+        str | None, typer.Option(help="Weights by name or file. (default: 'raw', or 'color' with --srgb)")
+    ] = None,
+    force: Annotated[bool, typer.Option("-f", "--force", help="Replace files that exist.")] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first images.")] = None,
+    device: Annotated[str, typer.Option(help="Where the network runs: cpu, cuda, mps.")] = "cpu",
+) -> None:
+    """Denoise the Darmstadt Noise Dataset, and write what its site takes and measures.
+
+    n3net eval dnd --data dnd_2017 -o bundle
+    """
+    from n3net.cli.pictures import check_device
+    from n3net.evaluation.dnd import make_bundle
+
+    check_device(device)
+    with progress_bar() as bar:
+        task = bar.add_task("", total=None)
+        count = make_bundle(
+            data,
+            output,
+            "srgb" if srgb else "raw",
+            model,
+            limit=limit,
+            force=force,
+            device=device,
+            progress=lambda what: bar.update(task, description=what),
+        )
+    typer.echo(f"{count} images -> {output}; hand the directory in at the benchmark's site, which measures it")
+
+
 def _measure(
     methods: list[Method],
     data: list[Path],

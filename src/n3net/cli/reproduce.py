@@ -9,9 +9,7 @@ import typer
 
 
 def command(
-    table: Annotated[
-        str, typer.Argument(help="table1, table2, table3, table5, table6, supplement (its ablation), supplement-sr.")
-    ],
+    table: Annotated[str, typer.Argument(help="table1 to table6, supplement (its ablation), supplement-sr.")],
     data: Annotated[
         Path | None,
         typer.Option(help="Directory with Set12, BSD68 ..., or .pairs files for table6. By default $N3NET_DATA."),
@@ -34,6 +32,9 @@ def command(
     from n3net.evaluation.report import write
     from n3net.evaluation.reproduce import find_table, reproduce, to_json, to_markdown
 
+    if table == "table4":
+        _darmstadt(json, markdown)
+        return
     root = data_root(data)
     if root is None:
         typer.echo("note: no data; give --data DIR or set N3NET_DATA", err=True)
@@ -55,6 +56,19 @@ def command(
     typer.echo(text)
     if json:
         write(json, to_json(shown, measured))
+    if markdown:
+        write(markdown, text)
+
+
+def _darmstadt(json: Path | None, markdown: Path | None) -> None:
+    """Table 4: only the benchmark's site can fill it."""
+    from n3net.evaluation.dnd import table4
+    from n3net.evaluation.report import write
+
+    text, report = table4()
+    typer.echo(text)
+    if json:
+        write(json, report)
     if markdown:
         write(markdown, text)
 

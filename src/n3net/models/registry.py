@@ -217,20 +217,8 @@ def upscaling_n3net(
     options: Options = "paper",
     norm: bool = True,
 ) -> nn.Module:
-    """N3Net of VDSRs, which are DnCNNs of another depth; see :class:`n3net.models.N3Net`."""
-    net = N3Net(
-        stages=stages,
-        depth=depth,
-        features=features,
-        block_channels=block_channels,
-        k=k,
-        patch_size=patch_size,
-        stride=stride,
-        window=window,
-        options=_options(options),
-        norm=norm,
-    )
-    return Upscaler(net)
+    """N3Net of VDSRs, which are DnCNNs of another depth. All options are those of :class:`n3net.models.N3Net`."""
+    return Upscaler(N3Net(**{**locals(), "options": _options(options)}))
 
 
 def upscaling_vdsr(*, depth: int = 20, features: int = 64, norm: bool = False) -> nn.Module:

@@ -169,6 +169,8 @@ def test_both_kinds_of_matches_weigh_the_same() -> None:
     labels = torch.tensor([[True, False, False, False]])
     wrong = [np.log1p(np.exp(z)) for z in (2.0, -1.0, 3.0)]
     assert balanced_cross_entropy(logits, labels).item() == pytest.approx(0.5 * np.log(2) + 0.5 * np.mean(wrong))
+    more = balanced_cross_entropy(logits, labels, wrong=0.8).item()
+    assert more == pytest.approx(0.2 * np.log(2) + 0.8 * np.mean(wrong))
     only = balanced_cross_entropy(logits, torch.zeros_like(labels)).item()
     assert only == pytest.approx(0.5 * np.mean([np.log(2), *wrong]))
 

@@ -11,17 +11,18 @@ from n3net.correspondence.geometry import weighted_eight_point
 LEAST = 8  # matches of positive weight that determine an essential matrix
 
 
-def balanced_cross_entropy(logits: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
+def balanced_cross_entropy(logits: Tensor, labels: Tensor, mask: Tensor | None = None, wrong: float = 0.5) -> Tensor:
     """Half the mean over right matches and half that over wrong ones, (B, N), (B, N) bool -> (B,).
 
-    Where a pair has matches of one kind only, the other half is 0. ``mask`` is true where there is a match.
+    Where a pair has matches of one kind only, the other half is 0. ``mask`` is true where there is a match; another
+    share than half for the ``wrong`` ones moves the point between precision and recall where a logit is 0.
     """
     mask = torch.ones_like(labels) if mask is None else mask
     losses = F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), reduction="none")
-    halves = []
+    means = []
     for kind in (labels & mask, ~labels & mask):
-        halves.append(losses.masked_fill(~kind, 0).sum(1) / kind.sum(1).clamp(min=1))
-    return (halves[0] + halves[1]) / 2
+        means.append(losses.masked_fill(~kind, 0).sum(1) / kind.sum(1).clamp(min=1))
+    return (1 - wrong) * means[0] + wrong * means[1]
 
 
 def match_weights(logits: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -34,7 +34,7 @@ class Task(ABC):
     """
 
     Options: ClassVar[type]
-    metric: ClassVar[str]
+    metric: str
     unit: ClassVar[str] = "items"
 
     @abstractmethod

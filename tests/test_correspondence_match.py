@@ -255,7 +255,7 @@ def test_command_without_weights(run: Run, photos: tuple[Path, Path], monkeypatc
     weights.save("image.safetensors", create("dncnn-6", features=4))
     code, _, err = run("match", *photos, "-o", "out", "--model", "image.safetensors")
     assert code == 2
-    assert "not one for matches" in err
+    assert "which is not for matches" in err
 
 
 def test_all_kinds_of_images(run: Run, tmp_path: Path) -> None:

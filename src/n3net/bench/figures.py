@@ -154,9 +154,9 @@ def _scoring(matches: int) -> Callable[[], object]:
     """What `n3net match` does between nearest neighbours and the pose, with the paper's network."""
     from n3net.correspondence.filtering import score
     from n3net.correspondence.matchfile import Pair
-    from n3net.models import create
+    from n3net.models.cnnet import CorrespondenceN3Net
 
     torch.manual_seed(0)
-    net = create("n3net-sets").eval()
+    net = CorrespondenceN3Net().eval()
     pair = Pair(torch.rand(matches, 2).numpy(), torch.rand(matches, 2).numpy())
     return lambda: score(pair, net)

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from n3net.cli.match import Estimator, FieldOfView, Focal, IntrinsicsFiles, Model, Threshold, describe
+from n3net.cli.pictures import Device, Force, check_device
 from n3net.errors import UserError
 
 
@@ -15,26 +17,18 @@ def command(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="File to write. (default: NAME-filtered beside it)")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Weights by name or file. (default: 'match')")] = None,
-    estimator: Annotated[str, typer.Option(help="Of the pose: ransac, magsac, poselib.")] = "ransac",
-    threshold: Annotated[
-        float, typer.Option(min=1e-9, help="Distance to the epipolar line, in focal lengths, of matches that agree.")
-    ] = 1e-3,
-    intrinsics: Annotated[
-        list[Path] | None, typer.Option(help="File with K (JSON, npy, npz, text). Twice, if the cameras differ.")
-    ] = None,
-    focal: Annotated[
-        list[str] | None, typer.Option(help="Focal length in pixels, or as 28mm on 35 mm film. Once or twice.")
-    ] = None,
-    fov: Annotated[
-        list[float] | None, typer.Option(help="Field of view along the longer side, in degrees. Once or twice.")
-    ] = None,
+    model: Model = None,
+    estimator: Estimator = "ransac",
+    threshold: Threshold = 1e-3,
+    intrinsics: IntrinsicsFiles = None,
+    focal: Focal = None,
+    fov: FieldOfView = None,
     size: Annotated[
         list[str] | None, typer.Option(help="Of the images, as 1024x768, if the file does not tell. Once or twice.")
     ] = None,
     json: Annotated[Path | None, typer.Option(help="Write counts and the pose to this file, too.")] = None,
-    force: Annotated[bool, typer.Option("-f", "--force", help="Replace outputs that exist.")] = False,
-    device: Annotated[str, typer.Option(help="Where the network runs: cpu, cuda, mps.")] = "cpu",
+    force: Force = False,
+    device: Device = "cpu",
 ) -> None:
     """Tell right matches from wrong ones, whatever found them.
 
@@ -46,8 +40,6 @@ def command(
     matches; if they are known also ratio, mutual, K0, K1, size0, size1. The output has all of that, and scores, kept,
     inliers, rotation, translation, essential.
     """
-    from n3net.cli.match import describe
-    from n3net.cli.pictures import check_device
     from n3net.correspondence.arrays import write_arrays
     from n3net.correspondence.estimators import check
     from n3net.correspondence.filtering import filter_pair, resolve

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from n3net.cli.pictures import Device, Force, check_device
 from n3net.errors import UserError
 
 if TYPE_CHECKING:
@@ -21,6 +22,22 @@ if TYPE_CHECKING:
 
 SETTINGS = "settings.json"  # of the run that wrote a directory of pairs
 REMEMBERED = 64  # images whose keypoints are not computed again for the next pair
+
+# Options that `n3net filter` has, too.
+Model = Annotated[str | None, typer.Option(help="Weights by name or file. (default: 'match')")]
+Estimator = Annotated[str, typer.Option(help="Of the pose: ransac, magsac, poselib.")]
+Threshold = Annotated[
+    float, typer.Option(min=1e-9, help="Distance to the epipolar line, in focal lengths, of matches that agree.")
+]
+IntrinsicsFiles = Annotated[
+    list[Path] | None, typer.Option(help="File with K (JSON, npy, npz, text). Twice, if the cameras differ.")
+]
+Focal = Annotated[
+    list[str] | None, typer.Option(help="Focal length in pixels, or as 28mm on 35 mm film. Once or twice.")
+]
+FieldOfView = Annotated[
+    list[float] | None, typer.Option(help="Field of view along the longer side, in degrees. Once or twice.")
+]
 
 
 def command(
@@ -36,21 +53,13 @@ def command(
     images: Annotated[
         Path | None, typer.Option(help="Directory that names in --pairs are relative to. (default: where that file is)")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Weights by name or file. (default: 'match')")] = None,
-    estimator: Annotated[str, typer.Option(help="Of the pose: ransac, magsac, poselib.")] = "ransac",
-    threshold: Annotated[
-        float, typer.Option(min=1e-9, help="Distance to the epipolar line, in focal lengths, of matches that agree.")
-    ] = 1e-3,
+    model: Model = None,
+    estimator: Estimator = "ransac",
+    threshold: Threshold = 1e-3,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="Keypoints of an image, at most.")] = 2000,
-    intrinsics: Annotated[
-        list[Path] | None, typer.Option(help="File with K (JSON, npy, npz, text). Twice, if the cameras differ.")
-    ] = None,
-    focal: Annotated[
-        list[str] | None, typer.Option(help="Focal length in pixels, or as 28mm on 35 mm film. Once or twice.")
-    ] = None,
-    fov: Annotated[
-        list[float] | None, typer.Option(help="Field of view along the longer side, in degrees. Once or twice.")
-    ] = None,
+    intrinsics: IntrinsicsFiles = None,
+    focal: Focal = None,
+    fov: FieldOfView = None,
     picture: Annotated[
         bool | None,
         typer.Option(
@@ -60,8 +69,8 @@ def command(
         ),
     ] = None,
     database: Annotated[Path | None, typer.Option(help="Write a COLMAP database with all pairs, too.")] = None,
-    force: Annotated[bool, typer.Option("-f", "--force", help="Replace outputs that exist.")] = False,
-    device: Annotated[str, typer.Option(help="Where the network runs: cpu, cuda, mps.")] = "cpu",
+    force: Force = False,
+    device: Device = "cpu",
     max_megapixels: Annotated[
         float, typer.Option(min=0, help="Refuse larger images: SIFT takes a quarter of a gigabyte for each.")
     ] = 50,
@@ -79,7 +88,6 @@ def command(
     Exit code: 0 all done, 1 some pairs failed (the others are done), 2 wrong usage, 130 interrupted.
     """
     from n3net import files
-    from n3net.cli.pictures import check_device
     from n3net.cli.progress import file_progress
     from n3net.correspondence.intrinsics import Cameras
 

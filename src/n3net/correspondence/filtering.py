@@ -16,7 +16,9 @@ from torch import nn
 from n3net.correspondence.estimators import MINIMUM, THRESHOLD, Pose, estimate, judge
 from n3net.correspondence.matchfile import Pair
 from n3net.errors import UserError
-from n3net.models.cnnet import features
+from n3net.inference import load_for
+from n3net.models.cnnet import CNNet, features
+from n3net.weights.store import available
 
 Array = npt.NDArray[Any]
 
@@ -45,24 +47,18 @@ class Filtered:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
-def resolve(model: str | Path | nn.Module | None = None) -> Any:
+def resolve(model: str | Path | nn.Module | None = None) -> CNNet:
     """A network for matches: itself, by name or file, or the default one."""
-    if not isinstance(model, nn.Module):
-        from n3net.weights.store import available, load
-
-        if (model is None or model == MODEL) and not Path(MODEL).is_file() and MODEL not in available():
-            raise UserError(
-                f"the weights {MODEL!r} are not part of this installation: train them with 'n3net train match', "
-                "or give a file or name of 'n3net weights list' (--model)"
-            )
-        model = load(MODEL if model is None else model)
-    if not hasattr(model, "ratio") or not hasattr(model, "mutual"):
-        kind = getattr(getattr(model, "recipe", None), "name", type(model).__name__)
-        raise UserError(f"the model {kind!r} is not one for matches; those are 'n3net-sets' and 'cnnet'")
-    return model
+    if (model is None or model == MODEL) and not Path(MODEL).is_file() and MODEL not in available():
+        raise UserError(
+            f"the weights {MODEL!r} are not part of this installation: train them with 'n3net train match', "
+            "or give a file or name of 'n3net weights list' (--model)"
+        )
+    net: CNNet = load_for("matches", MODEL if model is None else model, CNNet)
+    return net
 
 
-def score(pair: Pair, model: Any, device: str | torch.device = "cpu") -> npt.NDArray[np.float32]:
+def score(pair: Pair, model: CNNet, device: str | torch.device = "cpu") -> npt.NDArray[np.float32]:
     """Logits of the matches, (N,); -infinity for those that are no numbers, 0 if fewer than 8 are.
 
     A network that looks at ratio and mutual has learned to do without both, not without one: if one is not known, the

@@ -322,7 +322,8 @@ def test_pairs_can_be_thinned_and_images_scaled(scene: Path) -> None:
 def test_views_in_one_place_are_no_pair(scene: Path) -> None:
     view = read_scene(scene)[0]
     other = View(view.path, view.k, view.rotation, view.translation)
-    assert not list(scene_pairs([view, other], limit=100, least=-1000))
+    with pytest.raises(UserError, match="no two of these 2 images show enough of the same"):
+        list(scene_pairs([view, other], limit=100, least=-1000))
 
 
 def test_distortion_is_that_of_opencv() -> None:

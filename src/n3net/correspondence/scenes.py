@@ -159,11 +159,14 @@ def scene_pairs(
         scales: sizes of the images, as parts of their own; each view is matched in each size with all others in each.
         stride: only every ``stride``-th of the candidate pairs, evenly chosen.
         progress: is told the part that is done, 0 to 1, and of what.
+
+    Raises:
+        UserError: no two of the views do.
     """
     from n3net.correspondence.sift import detect, nearest
     from n3net.images import read_image
 
-    found = []
+    found, count = [], 0
     for i, view in enumerate(views):
         progress(0.3 * i / len(views), f"keypoints of {view.path.name}")
         pixels = read_image(view.path).pixels
@@ -180,7 +183,13 @@ def scene_pairs(
         names = (a.path.name, b.path.name)
         pair = Pair(x0[: len(index)], x1[index], ratio, mutual, rotation, translation, names)
         if agreeing(pair) >= least:
+            count += 1
             yield pair
+    if not count:
+        raise UserError(
+            f"no two of these {len(views)} images show enough of the same: at least {least} mutual matches would have to "
+            "agree with the cameras"
+        )
 
 
 def _scaled(pixels: NDArray[Any], scale: float) -> NDArray[Any]:

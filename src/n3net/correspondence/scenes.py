@@ -187,8 +187,8 @@ def scene_pairs(
             yield pair
     if not count:
         raise UserError(
-            f"no two of these {len(views)} images show enough of the same: at least {least} mutual matches would have to "
-            "agree with the cameras"
+            f"no two of these {len(views)} images show enough of the same: at least {least} mutual matches would have "
+            "to agree with the cameras"
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import sys
 import zlib
 from collections.abc import Iterator
 from itertools import pairwise
@@ -403,6 +404,14 @@ def test_structure_from_motion_says_when_it_fails(tmp_path: Path) -> None:
         cv2.imwrite(str(tmp_path / f"{i}.png"), cv2.resize(rng.integers(0, 256, (30, 40), np.uint8), (160, 120)))
     with pytest.raises(UserError, match="no reconstruction of these 3 photos was found"):
         reconstruct(tmp_path)
+
+
+def test_without_pycolmap_there_are_words_on_how_to_get_it(scene: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from n3net.correspondence.sfm import reconstruct
+
+    monkeypatch.setitem(sys.modules, "pycolmap", None)
+    with pytest.raises(UserError, match=r"pip install 'n3net\[colmap\]'"):
+        reconstruct(scene / "images")
 
 
 def test_too_few_photos_are_refused(tmp_path: Path) -> None:

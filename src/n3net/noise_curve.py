@@ -28,7 +28,7 @@ Floats = npt.NDArray[np.floating[Any]]
 
 BINS = 24  # of intensity, equally many patches in each
 PATCHES = 60_000  # that are looked at, of all channels together
-CALM = 0.03  # part of a bin's patches that is used at least
+CALM = 0.01  # part of a bin's patches that is used at least
 FEWEST = 24  # patches that are used at least
 STEP = 3  # pixels between those of a photograph that are looked at together
 WIDTH = 0.08  # of the intensities that a point of a curve is a mean of, black 0 and white 1
@@ -147,7 +147,8 @@ def _blurred(channel: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 
 def _bin(patches: Floats, low: Floats, high: Floats, black: float, white: float) -> Bin:
-    texture = np.square(patches @ low).sum(1)  # (N,)
+    coarse = np.abs(patches @ low)  # (N, low frequencies)
+    texture = np.square(coarse).sum(1)  # (N,)
     fine = np.abs(patches @ high)  # (N, high frequencies)
     order = np.argsort(texture, kind="stable")
     used, sigma = order[: max(FEWEST, int(CALM * len(order)))], 0.0
@@ -156,7 +157,7 @@ def _bin(patches: Floats, low: Floats, high: Floats, black: float, white: float)
         calm = int((texture < sigma**2 * low.shape[1]).sum())  # as calm as noise alone
         used = order[: max(FEWEST, int(CALM * len(order)), calm)]
     sigma = float(np.median(fine[used])) / MEDIAN
-    energy = float(np.median(texture[used])) / low.shape[1]
+    ratio = float(np.median(coarse[used])) / MEDIAN / max(sigma, 1e-12)  # a slope is in few frequencies and no texture
     values = patches[used]
     clipped = float(((values <= black) | (values >= white)).mean())
-    return Bin(float(values.mean()), sigma, len(used), energy / max(sigma, 1e-12) ** 2, clipped)
+    return Bin(float(values.mean()), sigma, len(used), ratio**2, clipped)

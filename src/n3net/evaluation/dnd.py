@@ -199,8 +199,8 @@ def make_bundle(
 
 
 WHY = (
-    "Ours is a dash: the clean images are the benchmark's secret, and its site measures what 'n3net eval dnd --data DIR "
-    "-o BUNDLE' writes. On simulated raw data, 'n3net eval raw' measures here."
+    "Ours is a dash: the clean images are the benchmark's secret, and its site measures what "
+    "'n3net eval dnd --data DIR -o BUNDLE' writes. On simulated raw data, 'n3net eval raw' measures here."
 )
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from n3net.errors import UserError
 from n3net.models import CNNet
+from n3net.models.raw import RawDenoiser
 from n3net.weights.store import load
 
 
@@ -31,6 +32,9 @@ def _tried(model: Any) -> Tensor | None:
     if isinstance(model, CNNet):
         out: Tensor = model(torch.rand(1, 60, model.in_channels, generator=generator))
         return out
+    if isinstance(model, RawDenoiser):
+        plane: Tensor = model(torch.rand(1, 1, 60, 60, generator=generator), 1e-2, 1e-4)
+        return plane
     if not hasattr(model, "noise_map"):
         return None
     ramp = torch.linspace(0, 1, 60).expand(1, model.channels, 60, 60)

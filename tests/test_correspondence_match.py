@@ -226,7 +226,7 @@ def test_command(run: Run, photos: tuple[Path, Path], tmp_path: Path) -> None:
     code, out, _ = run("match", *photos, "-o", "out", "--model", "keep", "--limit", 300)
     assert code == 0
     assert "300 matches, 300 kept" in out
-    assert "camera of a.png: not known" in out
+    assert f"camera of {photos[0]}: not known" in out
     document = json.loads((tmp_path / "out/matches.json").read_text())
     assert len(document["table"]) == document["matches"] == 300
     assert np.array(document["pose"]["essential"]).shape == (3, 3)
@@ -326,6 +326,24 @@ def test_pairs_resume(run: Run, photos: tuple[Path, Path], tmp_path: Path) -> No
     assert "other settings (estimator)" in err
     assert run(*options, "--estimator", "magsac", "--force", "--picture")[0] == 0
     assert len(list(Path("out").glob("*.png"))) == 3
+
+
+def test_pairs_to_a_database(run: Run, photos: tuple[Path, Path]) -> None:
+    pycolmap = pytest.importorskip("pycolmap")
+    Path("more").mkdir()
+    photos[1].rename("more/a.png")  # the same name in another directory is another image
+    Path("lists").mkdir()
+    Path("lists/pairs.txt").write_text("a.png more/a.png\n")
+    options = ("--pairs", "lists/pairs.txt", "--images", ".", "-o", "out", "--model", "keep", "--limit", 200)
+    code, out, err = run("match", *options, "--database", "out/x.db")
+    assert code == 0, err
+    assert "out/x.db: 1 pairs" in out
+    with pycolmap.Database.open("out/x.db") as database:
+        assert sorted(image.name for image in database.read_all_images()) == ["a.png", "more/a.png"]
+        assert len(database.read_matches(1, 2)) == 200
+    code, _, err = run("match", *options, "--database", "out/x.db")
+    assert code == 2
+    assert "x.db exists" in err
 
 
 @pytest.mark.parametrize(

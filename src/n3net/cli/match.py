@@ -89,6 +89,7 @@ def command(
     """
     from n3net import files
     from n3net.cli.progress import file_progress
+    from n3net.correspondence.adapters import pycolmap
     from n3net.correspondence.intrinsics import Cameras
 
     cameras = Cameras(intrinsics or (), focal or (), fov or ())
@@ -98,7 +99,8 @@ def command(
             "with --pairs, all images have the same camera; --intrinsics takes a file that names each image"
         )
     if database is not None:
-        files.refuse_existing(database, force or pairs is not None)
+        files.refuse_existing(database, force)
+        pycolmap()  # or say now that it is not there
     check_device(device)
     drawn = pairs is None if picture is None else picture
     runner = _Runner(model, estimator, threshold, limit, cameras, device, int(max_megapixels * 1e6))
@@ -120,21 +122,26 @@ def command(
         advice = "try fewer keypoints (--limit)"
         code = files.run(waiting, work, _complain, what="pairs", less_memory=advice)
     if database is not None:
-        _write_database(database, [job for job in jobs if job.done])
+        _write_database(database, [job for job in jobs if job.done], force)
     if code:
         raise typer.Exit(code)
 
 
 @dataclass(frozen=True)
 class _Job:
-    """Two images, and the path of the outputs without ending."""
+    """Two images by name, the directory that these are relative to, and the path of the outputs without ending."""
 
-    images: tuple[Path, Path]
+    images: tuple[str, str]
+    base: Path
     target: Path
 
     @property
     def name(self) -> str:
-        return f"{self.images[0]} {self.images[1]}"
+        return " ".join(self.images)
+
+    @property
+    def paths(self) -> tuple[Path, Path]:
+        return self.base / self.images[0], self.base / self.images[1]
 
     @property
     def done(self) -> bool:
@@ -151,19 +158,18 @@ def _jobs(photos: Sequence[Path], pairs: Path | None, images: Path | None, outpu
         if len(photos) != 2:
             raise UserError(f"expected two images, got {len(photos)}; many pairs go into a file for --pairs")
         target = output or Path(f"{photos[0].stem}-{photos[1].stem}-matches")
-        return [_Job((photos[0], photos[1]), target / "matches")]
+        return [_Job((str(photos[0]), str(photos[1])), Path(), target / "matches")]
     if photos:
         raise UserError("give two images, or --pairs, not both")
     target = output or pairs.with_name(f"{pairs.stem}-matches")
     jobs: dict[tuple[str, str], _Job] = {}
     owners: dict[str, tuple[str, str]] = {}
     for first, second in read_pairs(pairs):
-        base = pairs.parent if images is None else images
         stem = "--".join(name.replace("/", "_").replace("\\", "_") for name in (first, second))
         other = owners.setdefault(stem, (first, second))
         if other != (first, second):
             raise UserError(f"{first} {second} and {' '.join(other)} would both be written to {stem}; rename one image")
-        jobs[first, second] = _Job((base / first, base / second), target / stem)
+        jobs[first, second] = _Job((first, second), images or pairs.parent, target / stem)
     return list(jobs.values())
 
 
@@ -202,7 +208,8 @@ def _check_settings(path: Path, settings: dict[str, Any], force: bool) -> None:
             before = json.loads(path.read_text(encoding="utf8"))
         except (ValueError, OSError) as error:
             raise UserError(f"{path}: cannot be read ({error}); use another directory, or --force") from None
-        different = [key for key in settings if not isinstance(before, dict) or before.get(key) != settings[key]]
+        before = before if isinstance(before, dict) else {}
+        different = [key for key in settings if key != "model" and before.get(key) != settings[key]]  # but its digest
         if different:
             raise UserError(
                 f"{path.parent}: was begun with other settings ({', '.join(different)}); "
@@ -242,7 +249,7 @@ class _Runner:
         }
         self._seen = lru_cache(REMEMBERED)(self._look)
 
-    def _look(self, path: Path, which: int) -> Seen:
+    def _look(self, path: Path, name: str, which: int) -> Seen:
         from n3net.correspondence.matching import look, open_image
 
         try:
@@ -250,7 +257,7 @@ class _Runner:
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
         size = (pixels.shape[1], pixels.shape[0])
-        return look(pixels, self.cameras.of(which, size, path.name) or from_exif, self.limit, str(path.name))
+        return look(pixels, self.cameras.of(which, size, name) or from_exif, self.limit, name)
 
     def run(self, job: _Job, picture: bool) -> None:
         """Match, write, and say what came out."""
@@ -258,10 +265,12 @@ class _Runner:
         from n3net.correspondence.results import document, save_json, save_npz
 
         start = time.perf_counter()
-        first, second = (self._seen(path, i if self.cameras.differ else 0) for i, path in enumerate(job.images))
-        matches = match_views(
-            first, second, self.net, estimator=self.estimator, threshold=self.threshold, device=self.device
-        )
+        seen = [
+            self._seen(path, name, i if self.cameras.differ else 0)
+            for i, (path, name) in enumerate(zip(job.paths, job.images, strict=True))
+        ]
+        options: dict[str, Any] = {"estimator": self.estimator, "threshold": self.threshold, "device": self.device}
+        matches = match_views(seen[0], seen[1], self.net, **options)
         save_npz(_ending(job.target, ".npz"), matches, force=True)
         if picture:
             self._draw(job, matches)
@@ -273,7 +282,7 @@ class _Runner:
         from n3net.correspondence.picture import draw
         from n3net.files import writing
 
-        sheet = draw(matches, *(open_image(path, self.max_pixels)[0] for path in job.images))
+        sheet = draw(matches, *(open_image(path, self.max_pixels)[0] for path in job.paths))
         with writing(_ending(job.target, ".png"), force=True) as file:
             sheet.save(file, "PNG")
 
@@ -307,9 +316,9 @@ def _complain(line: str) -> None:
     typer.echo(f"n3net: {line}", err=True)
 
 
-def _write_database(path: Path, jobs: Sequence[_Job]) -> None:
+def _write_database(path: Path, jobs: Sequence[_Job], force: bool) -> None:
     from n3net.correspondence.adapters import write_database
     from n3net.correspondence.results import load_npz
 
-    count = write_database(path, (load_npz(_ending(job.target, ".npz")) for job in jobs), force=True)
+    count = write_database(path, (load_npz(_ending(job.target, ".npz")) for job in jobs), force)
     typer.echo(f"{path}: {count} pairs")

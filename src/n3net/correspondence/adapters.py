@@ -169,7 +169,7 @@ def filter_database(
     Keypoints, descriptors and cameras, of whatever model, are COLMAP's own, so run its feature extractor and matcher
     before. Pairs are yielded as they are done; the file appears under its name at the end.
     """
-    pycolmap = _pycolmap()
+    colmap = pycolmap()
     source, target = Path(source), Path(target)
     if not source.is_file():
         raise UserError(f"{source}: there is no such file")
@@ -185,7 +185,7 @@ def filter_database(
             database.clear_matches()
             database.clear_two_view_geometries()
             for number, table in zip(numbers, tables, strict=True):
-                ids = pycolmap.pair_id_to_image_pair(number)
+                ids = colmap.pair_id_to_image_pair(number)
                 x = [_unproject(database, cameras[images[i].camera_id], i, table[:, n]) for n, i in enumerate(ids)]
                 d0, d1 = (_descriptors(database, i) for i in ids)
                 ratio, mutual = (None, None) if d0 is None or d1 is None else _looks(table, d0, d1)
@@ -198,25 +198,26 @@ def filter_database(
             raise UserError(f"{source}: pycolmap cannot work with this database ({error})") from None
 
 
-def _pycolmap() -> Any:
+def pycolmap() -> Any:
+    """The module of that name, or how to get it."""
     try:
-        import pycolmap
+        import pycolmap as module
     except ImportError:
         raise UserError("COLMAP databases need pycolmap: pip install 'n3net[colmap]'") from None
-    return pycolmap
+    return module
 
 
 @contextmanager
 def _new_database(path: Path, force: bool, template: Path | None = None) -> Iterator[Any]:
     """A database that appears under its name when it is complete."""
-    pycolmap = _pycolmap()
+    colmap = pycolmap()
     refuse_existing(path, force)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
     try:
         if template is not None:
             shutil.copyfile(template, part)
-        with pycolmap.Database.open(str(part)) as database:
+        with colmap.Database.open(str(part)) as database:
             yield database
         refuse_existing(path, force)
         part.replace(path)
@@ -227,18 +228,18 @@ def _new_database(path: Path, force: bool, template: Path | None = None) -> Iter
 
 def _add_image(database: Any, view: View) -> int:
     """An image with a camera of its own, as COLMAP's rigs and frames want it."""
-    pycolmap = _pycolmap()
+    colmap = pycolmap()
     k = view.camera.k
     params = [k[0, 0], k[1, 1], k[0, 2] + CORNER, k[1, 2] + CORNER]
-    camera = pycolmap.Camera(model="PINHOLE", width=view.size[0], height=view.size[1], params=params)
+    camera = colmap.Camera(model="PINHOLE", width=view.size[0], height=view.size[1], params=params)
     camera.has_prior_focal_length = view.camera.known
     camera.camera_id = database.write_camera(camera)
-    image = pycolmap.Image(name=view.name, camera_id=camera.camera_id)
+    image = colmap.Image(name=view.name, camera_id=camera.camera_id)
     image.image_id = database.write_image(image)
-    rig = pycolmap.Rig()
+    rig = colmap.Rig()
     rig.add_ref_sensor(camera.sensor_id)
     rig.rig_id = database.write_rig(rig)
-    frame = pycolmap.Frame()
+    frame = colmap.Frame()
     frame.rig_id = rig.rig_id
     frame.add_data_id(image.data_id)
     database.write_frame(frame)
@@ -254,12 +255,12 @@ def _add_pair(database: Any, first: int, second: int, index: Array, result: Filt
 
 
 def _geometry(pose: Pose, index: Array) -> Any:
-    pycolmap = _pycolmap()
-    kinds = pycolmap.TwoViewGeometryConfiguration
-    geometry = pycolmap.TwoViewGeometry()
+    colmap = pycolmap()
+    kinds = colmap.TwoViewGeometryConfiguration
+    geometry = colmap.TwoViewGeometry()
     geometry.config = {"general": kinds.CALIBRATED, "plane": kinds.PLANAR, "rotation": kinds.PANORAMIC}[pose.motion]
     geometry.E = pose.essential
-    geometry.cam2_from_cam1 = pycolmap.Rigid3d(pycolmap.Rotation3d(pose.rotation), pose.translation)
+    geometry.cam2_from_cam1 = colmap.Rigid3d(colmap.Rotation3d(pose.rotation), pose.translation)
     geometry.inlier_matches = index[pose.inliers]
     return geometry
 

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -133,9 +133,10 @@ def _parse(path: Path, name: str) -> tuple[Any, tuple[int, int] | None]:
         if isinstance(document, list):
             return document, None
         if "images" in document:
-            if name not in document["images"]:
+            images = document["images"]
+            if name not in images and PurePath(name).name not in images:
                 raise LookupError(f"no image {name!r}")
-            document = document["images"][name]
+            document = images.get(name) or images[PurePath(name).name]
         size = (int(document["width"]), int(document["height"])) if {"width", "height"} <= set(document) else None
         return document["K"], size
     if path.suffix in (".npy", ".npz"):

@@ -13,8 +13,8 @@ import torch
 from PIL import Image
 
 from n3net.errors import UserError
-from n3net.images import read_image
-from n3net.images.tiff import exif_tags
+from n3net.images import Metadata, read_image
+from n3net.images.tiff import exif_tags, write_tiff
 from n3net.models import create
 from n3net.raw.denoising import denoise_photo, denoise_plane
 from n3net.raw.dng import write_dng, write_mosaic
@@ -45,10 +45,10 @@ def write_test_dng(
     pattern: str = "RGGB",
     profile: tuple[float, ...] | None = None,
     orientation: int = 1,
-    black: int = BLACK,
+    active: tuple[int, int, int, int] | None = None,
 ) -> Path:
     """A DNG file of another writer than ours."""
-    raw = np.clip(np.rint(values * (WHITE - black) + black), 0, WHITE).astype(np.uint16)
+    raw = np.clip(np.rint(values * (WHITE - BLACK) + BLACK), 0, WHITE).astype(np.uint16)
     tags: list[tuple[int, int, int, Any, bool]] = [
         (33421, 3, 2, (2, 2), True),
         (33422, 1, 4, bytes("RGB".index(c) for c in pattern), True),
@@ -57,7 +57,7 @@ def write_test_dng(
         (50708, 2, 0, "Testcam One", True),
         (50710, 1, 3, bytes([0, 1, 2]), True),
         (50713, 3, 2, (2, 2), True),
-        (50714, 3, 4, (black,) * 4, True),
+        (50714, 3, 4, (BLACK,) * 4, True),
         (50717, 4, 1, WHITE, True),
         (50721, 10, 9, tuple(n for value in MATRIX for n in (value, 10)), True),
         (50728, 5, 3, (1, 2, 1, 1, 1, 2), True),
@@ -69,6 +69,8 @@ def write_test_dng(
     ]
     if profile is not None:
         tags.append((51041, 12, len(profile), profile, True))
+    if active is not None:
+        tags.append((50829, 4, 4, active, True))
     tifffile.imwrite(path, raw, photometric=32803, extratags=tags, metadata=None)
     return path
 
@@ -109,6 +111,46 @@ def test_planes_levels_and_noise_profile(tmp_path: Path, pattern: str) -> None:
         assert levels == [expected[c] for c in pattern]
         for plane in photo.planes:
             assert np.allclose(photo.values(plane), values[plane.place], atol=1e-4)
+
+
+def test_margins_shift_the_pattern(tmp_path: Path) -> None:
+    """Pixels that a sensor keeps covered are neither denoised nor written; the first visible one may be any colour."""
+    values = scene(pattern="GBRG")  # of the whole sensor; where the visible part starts, in row 3, it is RGGB
+    path = write_test_dng(tmp_path / "a.dng", values, "RGGB", active=(3, 6, 93, 120))  # top, left, bottom, right
+    with RawPhoto(path) as photo:
+        height, width = photo.mosaic.shape
+        top = 93 - height  # LibRaw leaves out the first row where it is odd
+        for plane in photo.planes:
+            assert np.allclose(photo.values(plane), values[top:93, 6:120][plane.place], atol=1e-4)
+            assert plane.color == "GBRG"[(top + plane.row) % 2 * 2 + plane.column]
+        colors = [plane.color for plane in photo.planes]
+        photo.mosaic[:] = BLACK
+        assert photo.develop(8).pixels.max() == 0
+        with (tmp_path / "out.dng").open("wb") as file:
+            write_dng(file, photo)
+    with RawPhoto(tmp_path / "out.dng") as again:
+        assert again.mosaic.shape == (height, width)
+        assert [plane.color for plane in again.planes] == colors
+
+
+def test_exif_data_goes_along_without_the_makers_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    exif = Image.Exif()
+    exif[272] = "One"
+    exif.get_ifd(34665).update({33434: 0.25, 34855: 3200, 37500: b"maker"})
+    with (tmp_path / "a.tif").open("wb") as file:
+        write_tiff(file, np.zeros((8, 8), np.uint8), Metadata(exif.tobytes()))
+    kept = exif_tags(exif_of(tmp_path / "a.tif", orientation=True))
+    assert kept[272] == "One"
+    assert kept.get_ifd(34665).keys() == {33434, 34855}
+    data = exif_of(tmp_path / "a.tif", orientation=True)
+    monkeypatch.setattr("n3net.raw.dng.exif_of", lambda path, orientation: data)
+    with RawPhoto(write_test_dng(tmp_path / "a.dng", scene())) as photo, (tmp_path / "out.dng").open("wb") as file:
+        write_dng(file, photo)
+    assert exif_tags(exif_of(tmp_path / "out.dng", orientation=True)).get_ifd(34665)[34855] == 3200
+    with rawpy.imread(str(tmp_path / "out.dng")) as raw:
+        assert raw.other.iso_speed == 3200
+    (tmp_path / "b.raf").write_bytes(b"FUJIFILM")
+    assert exif_of(tmp_path / "b.raf", orientation=True) == b""
 
 
 def test_one_profile_for_all_colors_none_and_nonsense(tmp_path: Path) -> None:
@@ -197,6 +239,10 @@ def test_files_that_are_no_raw_files(tmp_path: Path) -> None:
     with pytest.raises(UserError):
         RawPhoto(path)
     assert noise_profile(path) == []
+    linear = [(50706, 1, 4, bytes([1, 4, 0, 0]), True), (50708, 2, 0, "Testcam", True)]
+    tifffile.imwrite(path, np.zeros((64, 64, 3), np.uint16), photometric=34892, extratags=linear, metadata=None)
+    with pytest.raises(UserError, match="Bayer"):
+        RawPhoto(path)
 
 
 # The command

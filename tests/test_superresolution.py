@@ -218,6 +218,12 @@ class TestModels:
         with pytest.raises(ValueError, match=r"\(B, 1, H, W\)"):
             model(torch.rand(1, 3, 40, 40))
 
+    def test_unit(self) -> None:
+        torch.manual_seed(0)
+        model: Any = create("vdsr", depth=2, features=8, unit=0.25)
+        x = torch.rand(1, 1, 9, 9)
+        torch.testing.assert_close(model(x), x + 0.25 * (model.net(x) - x))
+
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:

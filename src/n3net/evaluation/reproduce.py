@@ -18,7 +18,7 @@ from n3net.models.registry import MODELS, full_config
 from n3net.weights import available, info, locate
 
 # What may differ from the paper's network without making it another row of a table.
-DETAILS = {"noise_map", "options", "first_norm", "norm"}
+DETAILS = {"noise_map", "options", "first_norm", "norm", "unit"}
 
 # Where else the images of a data set may be; BSD100 is the validation split of BSDS500.
 ELSEWHERE = {"BSD100": "BSDS500/val"}

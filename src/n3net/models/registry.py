@@ -216,14 +216,17 @@ def upscaling_n3net(
     window: int = 15,
     options: Options = "paper",
     norm: bool = True,
+    unit: float = 1.0,
 ) -> nn.Module:
-    """N3Net of VDSRs, which are DnCNNs of another depth. All options are those of :class:`n3net.models.N3Net`."""
-    return Upscaler(N3Net(**{**locals(), "options": _options(options)}))
+    """N3Net of VDSRs, which are DnCNNs of another depth; see :class:`n3net.models.N3Net` and ``Upscaler``."""
+    settings = {**locals(), "options": _options(options)}
+    del settings["unit"]
+    return Upscaler(N3Net(**settings), unit)
 
 
-def upscaling_vdsr(*, depth: int = 20, features: int = 64, norm: bool = False) -> nn.Module:
-    """VDSR (Kim et al. 2016): a DnCNN of 20 layers, without batch norm."""
-    return Upscaler(DnCNN(depth=depth, features=features, norm=norm))
+def upscaling_vdsr(*, depth: int = 20, features: int = 64, norm: bool = False, unit: float = 1.0) -> nn.Module:
+    """VDSR (Kim et al. 2016): a DnCNN of 20 layers, without batch norm; see ``Upscaler`` for ``unit``."""
+    return Upscaler(DnCNN(depth=depth, features=features, norm=norm), unit)
 
 
 MODELS: dict[str, Entry] = {

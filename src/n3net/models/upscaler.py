@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from n3net.matching.images import Pads
@@ -12,13 +13,15 @@ class Upscaler(nn.Module):
 
     Args:
         net: (B, 1, H, W) -> (B, 1, H, W).
+        unit: what a change of 1 by the net counts for. What bicubic upscaling misses is a few hundredths; with a unit
+            of that size, a step of Adam changes the last layer's output less than what it is to learn.
     """
 
     channels = 1
 
-    def __init__(self, net: nn.Module) -> None:
+    def __init__(self, net: nn.Module, unit: float = 1.0) -> None:
         super().__init__()
-        self.net = net
+        self.net, self.unit = net, unit
 
     def forward(self, x: Tensor, pads: Pads | None = None) -> Tensor:
         """Add what is missing.
@@ -30,4 +33,4 @@ class Upscaler(nn.Module):
         if x.dim() != 4 or x.shape[1] != self.channels:
             raise ValueError(f"x: expected shape (B, {self.channels}, H, W), got {tuple(x.shape)}")
         out: Tensor = self.net(x) if pads is None else self.net(x, pads=pads)
-        return out
+        return out if self.unit == 1 else torch.lerp(x, out, self.unit)

@@ -143,12 +143,16 @@ def test_exif_data_goes_along_without_the_makers_notes(tmp_path: Path, monkeypat
     assert kept[272] == "One"
     assert kept.get_ifd(34665).keys() == {33434, 34855}
     data = exif_of(tmp_path / "a.tif", orientation=True)
-    monkeypatch.setattr("n3net.raw.dng.exif_of", lambda path, orientation: data)
+    monkeypatch.setattr("n3net.raw.photo.exif_of", lambda path, orientation: data)
     with RawPhoto(write_test_dng(tmp_path / "a.dng", scene())) as photo, (tmp_path / "out.dng").open("wb") as file:
         write_dng(file, photo)
     assert exif_tags(exif_of(tmp_path / "out.dng", orientation=True)).get_ifd(34665)[34855] == 3200
     with rawpy.imread(str(tmp_path / "out.dng")) as raw:
         assert raw.other.iso_speed == 3200
+    monkeypatch.setattr("n3net.raw.photo.exif_of", lambda path, orientation: b"")  # a file that is not like TIFF
+    with RawPhoto(tmp_path / "out.dng") as photo:
+        assert exif_tags(photo.exif(orientation=True)).get_ifd(34665)[34855] == 3200
+        assert exif_tags(photo.exif(orientation=True)).get_ifd(34665)[33434] == 0.25
     (tmp_path / "b.raf").write_bytes(b"FUJIFILM")
     assert exif_of(tmp_path / "b.raf", orientation=True) == b""
 

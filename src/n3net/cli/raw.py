@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from n3net.cli.pictures import Result
 from n3net.errors import UserError
-from n3net.files import DNG, Job
+
+if TYPE_CHECKING:
+    from n3net.files import Job
 
 
 class RawRunner:
@@ -47,6 +49,7 @@ class RawRunner:
 
     def denoise(self, job: Job, progress: Callable[[float], None]) -> Result:
         """The developed picture before and after, and how to write the mosaic where that is asked for."""
+        from n3net.files import DNG
         from n3net.raw.denoising import denoise_photo
         from n3net.raw.dng import write_dng, write_mosaic
         from n3net.raw.photo import RawPhoto

@@ -10,7 +10,7 @@ from PIL import TiffImagePlugin
 from n3net.images.picture import Metadata
 from n3net.images.tiff import exif_tags, save_directory, write_tiff
 from n3net.raw.photo import RawPhoto
-from n3net.raw.tags import ORIENTATION, Directory, directories, exif_of
+from n3net.raw.tags import EXIF, GPS, ORIENTATION, Directory, directories
 from n3net.version import __version__
 
 BYTE, ASCII, SHORT, LONG, RATIONAL, SIGNED_RATIONAL = 1, 2, 3, 4, 5, 10
@@ -31,9 +31,9 @@ def write_dng(file: BinaryIO, photo: RawPhoto) -> None:
     mosaic = np.ascontiguousarray(photo.mosaic)
     height, width = mosaic.shape
     ifd = TiffImagePlugin.ImageFileDirectory_v2()  # in the byte order of this machine, like the pixels
-    tags = exif_tags(exif_of(photo.path, orientation=True))
+    tags = exif_tags(photo.exif(orientation=True))
     for tag, value in tags.items():
-        ifd[tag] = tags.get_ifd(tag) if tag in (34665, 34853) else value
+        ifd[tag] = tags.get_ifd(tag) if tag in (EXIF, GPS) else value
     camera = " ".join(str(tags[tag]) for tag in (271, 272) if tag in tags) or "unknown camera"
 
     def put(tag: int, kind: int, value: Any) -> None:
@@ -87,4 +87,4 @@ def _rational(value: float) -> TiffImagePlugin.IFDRational:
 
 def write_mosaic(file: BinaryIO, photo: RawPhoto) -> None:
     """The mosaic as a gray TIFF file of 16 bits: raw values, and no orientation by which a reader would turn them."""
-    write_tiff(file, np.ascontiguousarray(photo.mosaic), Metadata(exif_of(photo.path, orientation=False)))
+    write_tiff(file, np.ascontiguousarray(photo.mosaic), Metadata(photo.exif(orientation=False)))

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
 
 from n3net.errors import UserError
 from n3net.images.picture import Metadata, Picture
 from n3net.images.reading import MAX_PIXELS, check_pixels
 from n3net.raw.noise import NoiseLevel
-from n3net.raw.tags import exif_of, noise_profile
+from n3net.raw.tags import ARTIST, DATE, EXIF, exif_of, noise_profile
 
 Array = npt.NDArray[Any]
 
@@ -127,7 +128,29 @@ class RawPhoto:
         from PIL import ImageCms
 
         profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-        return Picture(pixels, None, "TIFF", Metadata(exif_of(self.path, orientation=False), profile))
+        return Picture(pixels, None, "TIFF", Metadata(self.exif(orientation=False), profile))
+
+    def exif(self, orientation: bool) -> bytes:
+        """What the file says about the photograph; the little that LibRaw knows where the file is not like TIFF."""
+        return exif_of(self.path, orientation) or self._known()
+
+    def _known(self) -> bytes:
+        other = getattr(self._raw, "other", None)  # of newer versions
+        if other is None:
+            return b""
+        tags = Image.Exif()
+        found = {
+            33434: other.shutter_speed,
+            33437: other.aperture,
+            34855: int(other.iso_speed),
+            37386: other.focal_length,
+        }
+        tags.get_ifd(EXIF).update({tag: value for tag, value in found.items() if value > 0})
+        if other.timestamp.year > 1970:
+            tags[DATE] = other.timestamp.strftime("%Y:%m:%d %H:%M:%S")
+        if other.artist:
+            tags[ARTIST] = other.artist
+        return tags.tobytes()
 
     # What a DNG file needs to know
 

@@ -12,8 +12,8 @@ Directory = TiffImagePlugin.ImageFileDirectory_v2
 
 HEADS = (b"II*\0", b"MM\0*", b"IIU\0", b"IIRO", b"IIRS", b"MMOR")  # the last are dialects of cameras
 SUB_DIRECTORIES, EXIF, GPS, MAKER_NOTE, ORIENTATION = 330, 34665, 34853, 37500, 274
-NOISE_PROFILE = 51041
-KEPT = (270, 271, 272, 306, 315, 33432, EXIF, GPS)  # description, maker, model, date, artist, copyright
+DATE, ARTIST, NOISE_PROFILE = 306, 315, 51041
+KEPT = (270, 271, 272, DATE, ARTIST, 33432, EXIF, GPS)  # first description, maker and model; 33432 is copyright
 MOST = 16  # sub-directories that are looked at
 DAMAGED = (OSError, SyntaxError, ValueError, KeyError, TypeError, struct.error, OverflowError, RuntimeError)
 

@@ -37,7 +37,7 @@ def draw(matches: Matches, image0: Array, image1: Array) -> Image.Image:
     lines = np.hstack(ends)
     usable = np.isfinite(lines).all(1)
     for chosen, color, width, strength in (
-        (usable & ~matches.kept, RED, 1, 0.5),
+        (usable & ~matches.kept, RED, 1, 0.8),
         (usable & matches.kept, GREEN, 3, 0.9),
     ):
         mask = _mask(size, lines[chosen], width, strength * _fading(int(chosen.sum())))
@@ -81,8 +81,7 @@ def _mask(size: tuple[int, int], lines: Array, width: int, strength: float) -> I
 
 def _caption(sheet: Image.Image, matches: Matches, top: int) -> None:
     kept, count = int(matches.kept.sum()), len(matches.kept)
-    text = f"{kept} of {count} matches kept (green), {count - kept} rejected (red)"
-    if matches.pose is not None:
-        text += f", {int(matches.inliers.sum())} agree with the pose"
+    agree = "" if matches.pose is None else f"; {int(matches.inliers.sum())} of them agree with the pose"
+    text = f"{count - kept} matches rejected (red), {kept} kept (green){agree}"
     pen = ImageDraw.Draw(sheet)
     pen.text((sheet.width / 2, top / 2), text, fill="black", font=ImageFont.load_default(CAPTION), anchor="mm")

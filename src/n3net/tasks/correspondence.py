@@ -40,6 +40,8 @@ class CorrespondenceOptions:
         turn: largest angle in degrees by which each image of a pair is turned at random about its axis; pairs are also
             mirrored. 0 for neither.
         blind: share of the training pairs whose ratios and mutual flags are taken away.
+        threshold: squared symmetric epipolar distance below which a training match is right. Where few are right, many
+            of those below the usual threshold lie beside their line by chance.
         wrong: share of the wrong matches in the classification loss; more than half for networks that keep less.
         essential_weight: of the essential loss.
         essential_after: training pairs that are seen before it begins.
@@ -58,6 +60,7 @@ class CorrespondenceOptions:
     matches: int = 2000
     turn: float = 0.0
     blind: float = 0.0
+    threshold: float = geometry.THRESHOLD
     wrong: float = 0.5
     essential_weight: float = 0.1
     essential_after: int = 0
@@ -122,7 +125,7 @@ class Correspondences(Task):
         weight = o.essential_weight if number >= o.essential_after else 0.0
         return {
             "matches": features(pair, self.template).numpy(),
-            "labels": geometry.labels(e, pair.x0, pair.x1),
+            "labels": geometry.labels(e, pair.x0, pair.x1, o.threshold),
             "essential": e,
             "essential_weight": np.float32(weight),
         }

@@ -83,6 +83,14 @@ def test_items_are_a_function_of_their_number(folder: Path, changes: dict[str, A
         np.testing.assert_array_equal(a["labels"], expected)
 
 
+def test_labels_may_be_stricter_in_training(folder: Path) -> None:
+    counts = []
+    for threshold in (1e-4, 1e-6, 1e-9):
+        t = task(folder, threshold=threshold)
+        counts.append(sum(t.item(i, generator(0, 0, i, 0))["labels"].sum() for i in range(3)))
+    assert counts[0] > counts[1] > counts[2]
+
+
 def test_turning_and_mirroring_change_no_distance() -> None:
     pair = synthetic_pair(np.random.default_rng(0), 300, 0.5)
     before = geometry.symmetric_epipolar_distance(geometry.essential(*pair.pose), pair.x0, pair.x1)

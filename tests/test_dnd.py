@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -122,31 +121,20 @@ def test_files_that_are_not_the_benchmarks(tmp_path: Path) -> None:
         read_image(tmp_path / "dnd", entry, "raw")
 
 
-def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    from n3net import cli
-
+def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Any) -> None:
     write_benchmark(tmp_path / "dnd")
     save(tmp_path / "raw.safetensors", identity("raw-dncnn"))
     monkeypatch.setenv("N3NET_WEIGHTS", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["n3net", "eval", "dnd", "--data", "dnd", "-o", "bundle", "--limit", "1"])
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    assert not stop.value.code
-    assert "1 images -> bundle" in capfd.readouterr().out
+    code, out, _ = command("eval", "dnd", "--data", "dnd", "-o", "bundle", "--limit", "1")
+    assert code == 0
+    assert "1 images -> bundle" in out
     assert [p.name for p in Path("bundle").iterdir()] == ["0001.mat"]
 
 
-def test_table4_has_the_papers_rows_and_a_reason(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    from n3net import cli
-
-    monkeypatch.setattr(sys, "argv", ["n3net", "reproduce", "table4"])
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    out = capfd.readouterr().out
-    assert not stop.value.code
+def test_table4_has_the_papers_rows_and_a_reason(command: Any) -> None:
+    code, out, _ = command("reproduce", "table4")
+    assert code == 0
     assert "| N3Net | 47.56 / – | 0.9767 / – | 38.32 / – | 0.9384 / – |" in out
     assert "| TWSC | – / – | – / – | 37.94 / – | 0.9403 / – |" in out
     assert "secret" in out

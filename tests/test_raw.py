@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -354,18 +353,13 @@ def test_bm3d_with_stabilisation() -> None:
     assert (out - clean).square().mean() < 0.2 * (noisy - clean).square().mean()
 
 
-def test_command(
-    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    from n3net import cli
-
+def test_command(pictures: Path, tmp_path: Path, command: Any) -> None:
     save(tmp_path / "net.safetensors", create(**TINY))
-    arguments = ["--data", str(pictures / "val"), "--model", "noisy", "--model", f"mine={tmp_path / 'net.safetensors'}"]
-    monkeypatch.setattr(sys, "argv", ["n3net", "eval", "raw", *arguments, "--json", str(tmp_path / "out.json")])
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    out = capfd.readouterr().out
-    assert not stop.value.code
+    models = ("--model", "noisy", "--model", f"mine={tmp_path / 'net.safetensors'}")
+    code, out, _ = command(
+        "eval", "raw", "--data", str(pictures / "val"), *models, "--json", str(tmp_path / "out.json")
+    )
+    assert code == 0
     assert "| noisy | val | 0.0003 |" in out
     assert "| mine |" in out
     assert (tmp_path / "out.json").exists()

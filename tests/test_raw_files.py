@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -264,24 +264,12 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
-    """The command in a directory of its own with a file night.dng: arguments -> exit code, stdout, stderr."""
-    from n3net import cli
-
+def run(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Any) -> Any:
+    """n3net denoise in a directory of its own with a file night.dng: arguments -> exit code, stdout, stderr."""
     monkeypatch.setenv("N3NET_WEIGHTS", str(weights))
     monkeypatch.chdir(tmp_path)
     write_test_dng(Path("night.dng"), noisy(scene()), profile=(2e-3, 1e-5))
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["n3net", "denoise", *arguments])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        return code, *capfd.readouterr()
-
-    return call
+    return partial(command, "denoise")
 
 
 def test_command_develops_beside_the_input(run: Any) -> None:

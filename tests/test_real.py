@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -131,9 +130,8 @@ def test_noise_is_found_where_it_is(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
-    from n3net import cli
-
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Any) -> Any:
+    """n3net in a directory of its own with weights and photographs."""
     torch.manual_seed(0)
     for name, channels, told in (("color", 3, True), ("deaf", 3, False)):
         save(
@@ -144,17 +142,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
     clean = np.stack([picture(60, 80)] * 3, -1)
     for name, values in (("a_mean", clean), ("a_real", spoiled(clean)), ("b_mean", clean)):
         Image.fromarray(np.clip(255 * values, 0, 255).astype(np.uint8)).save(f"{name}.png")
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["n3net", *arguments])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        return code, *capfd.readouterr()
-
-    return call
+    return command
 
 
 def test_denoise_real(run: Any) -> None:

@@ -57,6 +57,26 @@ def training(repeat: int, tick: Tick) -> Figure:
     return _ratio("n3net_over_dncnn17_train", what, times, 1.45)
 
 
+def training_memory(repeat: int, tick: Tick) -> Figure:
+    setup = "from n3net.bench.figures import _training_step, DnCNN, N3Net\nstep = _training_step({}())"
+    grown: dict[str, list[float]] = {"N3Net": [], "DnCNN": []}
+    for _ in range(min(repeat, 3)):
+        for name, list_ in grown.items():
+            tick("memory")
+            list_.append(peak_memory(setup.format(name), "step(); step()"))
+    ratios = sorted(ours / theirs for ours, theirs in zip(*grown.values(), strict=True))
+    what = "N3Net / DnCNN-17, peak memory of that step"
+    value = ratios[len(ratios) // 2]
+    return Figure("n3net_over_dncnn17_train_memory", what, value, ratios[0], ratios[-1], 1.6, {"MiB": grown})
+
+
+def training_over_naive(repeat: int, tick: Tick) -> Figure:
+    fast = timings({"n3net": _training_step(N3Net())}, repeat, tick)
+    slow = timings({"2018 way": _training_step(naive.network())}, max(1, repeat // 3), tick)
+    what = "N3Net, one training step: n3net / the block computed the 2018 way"
+    return _ratio("train_over_naive", what, fast | slow, 1 / 3)
+
+
 def block_over_naive(repeat: int, tick: Tick) -> Figure:
     ours, theirs = _engine(512, ours=True), _engine(512, ours=False)
     fast = timings({"n3net": ours}, max(repeat, 5), tick)
@@ -100,7 +120,17 @@ def match_memory(repeat: int, tick: Tick) -> Figure:
     return Figure("match_memory_mib", what, sorted(peaks)[len(peaks) // 2], min(peaks), max(peaks), 2048, {})
 
 
-FIGURES = (forward, training, block_over_naive, pixel_cost_growth, block_memory, match_time, match_memory)
+FIGURES = (
+    forward,
+    training,
+    training_memory,
+    training_over_naive,
+    block_over_naive,
+    pixel_cost_growth,
+    block_memory,
+    match_time,
+    match_memory,
+)
 
 
 def _fast(part: Any) -> Any:

@@ -7,10 +7,12 @@ are scattered into a matrix of all patches by all patches, which is multiplied w
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from n3net.matching.grid import Grid, col2im, im2col
 from n3net.matching.reference import _index
+from n3net.models import N3Net
+from n3net.nn import N3Block2d
 
 CHUNK = 64
 
@@ -39,3 +41,26 @@ def neighbors(embedding: Tensor, values: Tensor, scale: Tensor, k: int, grid: Gr
         columns = columns.unflatten(-1, (grid.query_rows, grid.query_cols)).unflatten(1, (c, -1)).flatten(0, 1)
         volumes.append(col2im(columns, height, width, patch, grid.cell).reshape(b, c, height, width))
     return torch.cat(volumes, 1)
+
+
+class Block(nn.Module):
+    """An N3 block whose nets are ours and whose engine is this one, for images that need no padding."""
+
+    def __init__(self, block: N3Block2d) -> None:
+        super().__init__()
+        self.block = block
+
+    def forward(self, x: Tensor, match_on: Tensor | None = None, pads: object = None) -> Tensor:
+        block = self.block
+        scale, _, _ = block._per_patch(x, None)
+        grid = block.matching.grid(*x.shape[-2:])
+        return torch.cat([x, neighbors(block._embed(x, match_on), x, scale, block.k, grid)], 1)
+
+
+def network() -> N3Net:
+    """N3Net with these blocks."""
+    net = N3Net()
+    for i, block in enumerate(net.blocks):
+        assert isinstance(block, N3Block2d)
+        net.blocks[i] = Block(block)
+    return net

@@ -16,13 +16,18 @@ from n3net.matching.grid import Grid
 
 @dataclass(frozen=True)
 class Backend:
-    """One way to compute matching on images; see ``reference.py`` for what the functions mean."""
+    """One way to compute matching on images; see ``reference.py`` for what the functions mean.
+
+    ``fused`` is distances and aggregation without gradients and in less memory. ``sweep`` is all that
+    :func:`n3net.matching.match_images` does, on an image without its padding, without gradients.
+    """
 
     name: str
     why_not: Callable[[Tensor, str], str | None]
     distances: Callable[[Tensor, Grid], Tensor]
     aggregate: Callable[..., Tensor]
     fused: Callable[..., Tensor] | None = None
+    sweep: Callable[..., Tensor] | None = None
 
     def neighbors(
         self,
@@ -69,7 +74,14 @@ BACKENDS = {
             partial(tiled.aggregate, tile=None),
         ),
         Backend("tiled", tiled.why_not, tiled.distances, tiled.aggregate, tiled.neighbors),
-        Backend("native", native.why_not, native.distances, native.aggregate, native.neighbors),
+        Backend(
+            "native",
+            native.why_not,
+            native.distances,
+            native.aggregate,
+            partial(native.neighbors, differences=False, beside=False, pads=(0, 0, 0, 0)),
+            native.neighbors,
+        ),
     )
 }
 

@@ -25,6 +25,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 Border = Literal["shift", "clip"]
+Pads = tuple[int, int, int, int]  # pixels (left, right, top, bottom)
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def grid_for(height: int, width: int, patch_size: int, stride: int, window: int,
     return Grid(rows, cols, 1, 1, window, border)
 
 
-def padding(height: int, width: int, patch_size: int, stride: int) -> tuple[int, int, int, int]:
+def padding(height: int, width: int, patch_size: int, stride: int) -> Pads:
     """Zeros (left, right, top, bottom) that make (size - P) a multiple of s: half before, the larger half after."""
 
     def missing(size: int) -> int:
@@ -122,11 +123,11 @@ def padding(height: int, width: int, patch_size: int, stride: int) -> tuple[int,
     return x // 2, x - x // 2, y // 2, y - y // 2
 
 
-def pad(image: Tensor, pads: tuple[int, int, int, int]) -> Tensor:
+def pad(image: Tensor, pads: Pads) -> Tensor:
     return F.pad(image, pads) if torch.compiler.is_exporting() or any(pads) else image
 
 
-def crop(image: Tensor, pads: tuple[int, int, int, int]) -> Tensor:
+def crop(image: Tensor, pads: Pads) -> Tensor:
     """The reverse of :func:`pad`, a view."""
     left, right, top, bottom = pads
     if torch.compiler.is_exporting():  # a copy: the strides of a view would tie the program to sizes like the example's

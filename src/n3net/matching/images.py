@@ -12,9 +12,9 @@ from torch.nn import functional as F
 
 from n3net.matching.backends import choose, logits, root
 from n3net.matching.grid import Border, Grid, col2im, crop, grid_for, im2col, pad, padding
+from n3net.matching.grid import Pads as Pads
 from n3net.selection import Rule
 
-Pads = tuple[int, int, int, int]
 Distance = Literal["euclidean", "squared"]
 
 
@@ -74,6 +74,8 @@ def match_images(
     gain: Callable[[Tensor, Tensor], Tensor] | None = None,
     annealing: Tensor | None = None,
     generator: torch.Generator | None = None,
+    differences: bool = False,
+    beside: bool = False,
     pads: Pads | None = None,
     backend: str = "auto",
 ) -> Tensor:
@@ -91,12 +93,14 @@ def match_images(
         gain: a further factor of the logits, computed from all distances (B, Qh, Qw, M) and the mask of candidates.
         annealing: of the Concrete rule, (B, Qh, Qw).
         generator: for the rules that draw.
+        differences: whether the values are subtracted from each volume.
+        beside: whether the values come first in the result.
         pads: zeros (left, right, top, bottom) around the image, for a tile whose patch grid is that of a larger image;
             by default as many as complete the patches.
         backend: ``"auto"`` or a name, see :mod:`n3net.matching`.
 
     Returns:
-        N_1 .. N_k, (B, k C, H, W).
+        N_1 .. N_k, (B, k C, H, W), or (B, (k + 1) C, H, W) beside the values.
     """
     height, width = values.shape[-2:]
     dtype = values.dtype
@@ -111,9 +115,14 @@ def match_images(
                 f"patches of {matching.patch_size} pixels every {matching.stride}"
             )
         _check(embedding, values, scale, strength, k, grid)
+    engine, euclidean = choose(backend, values, grid, rule), distance == "euclidean"
+    whole_cells = matching.patch_size % matching.stride == 0
+    if engine.sweep is not None and whole_cells and gain is None and not torch.is_grad_enabled():
+        last = {"euclidean": euclidean, "differences": differences, "beside": beside, "pads": pads, "rule": rule}
+        return engine.sweep(embedding, scale, strength, values, grid, k, **last).to(dtype)
+    x = values
     embedding, values = pad(embedding, pads), pad(values, pads)
     padded_height, padded_width = values.shape[-2:]
-    whole_cells = matching.patch_size % matching.stride == 0
     if not whole_cells:
         embedding, values = (im2col(t, matching.patch_size, matching.stride) for t in (embedding, values))
     options: dict[str, Any] = {"rule": rule}
@@ -121,8 +130,6 @@ def match_images(
         options["generator"] = generator
     if rule == "concrete" and annealing is not None:
         options["annealing"] = annealing.to(work)
-    engine = choose(backend, values, grid, rule)
-    euclidean = distance == "euclidean"
     if gain is None:
         out = engine.neighbors(embedding, scale, strength, values, grid, k, euclidean=euclidean, **options)
     else:
@@ -134,7 +141,10 @@ def match_images(
         columns = out.unflatten(1, (-1, matching.patch_size**2)).flatten(0, 1)  # (B k C, P², Qh, Qw)
         image = col2im(columns, padded_height, padded_width, matching.patch_size, matching.stride)
         out = image.reshape(out.shape[0], -1, padded_height, padded_width)
-    return crop(out, pads).to(dtype)
+    out = crop(out, pads)
+    if differences:
+        out = out - torch.cat([x] * k, 1)  # cat keeps the memory format
+    return (torch.cat([x, out], 1) if beside else out).to(dtype)
 
 
 def _padded(height: int, width: int, pads: Pads) -> tuple[int, int]:

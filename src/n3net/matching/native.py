@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from n3net.matching.grid import Grid
+from n3net.matching.grid import Grid, Pads
 
 _SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
 
@@ -31,11 +31,25 @@ class _Problem(ctypes.Structure):
             "channels",
             "k",
             "euclidean",
+            "differences",
             "hard",
-            "channels_last",
             "threads",
         )
     ]
+
+
+class _Image(ctypes.Structure):
+    """Mirrors ``Image`` in kernel.cpp."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        *((name, ctypes.c_int64) for name in ("batch", "channel", "row", "col", "height", "width", "top", "left")),
+    ]
+
+
+def _image(images: Tensor, top: int = 0, left: int = 0) -> _Image:
+    """(B, C, H, W) in any layout, from row ``top`` and column ``left`` of the grid on."""
+    return _Image(images.data_ptr(), *images.stride(), *images.shape[2:], top, left)
 
 
 class _Rows(ctypes.Structure):
@@ -82,10 +96,9 @@ def why_not(values: Tensor, rule: str) -> str | None:
     return None
 
 
-def _call(name: str, grid: list[int], sizes: dict[str, int], *tensors: Tensor) -> None:
+def _call(name: str, grid: list[int], sizes: dict[str, int], *tensors: Tensor | _Image) -> None:
     rows, cols, cell, patch, window, clip = grid
     problem = _Problem(
-        batch=tensors[0].shape[0],
         rows=rows,
         cols=cols,
         cell=cell,
@@ -98,10 +111,13 @@ def _call(name: str, grid: list[int], sizes: dict[str, int], *tensors: Tensor) -
     _run(name, problem, *tensors)
 
 
-def _run(name: str, problem: ctypes.Structure, *tensors: Tensor) -> None:
-    function = getattr(_LIBRARY, f"n3_{name}_{_SUFFIX[tensors[0].dtype]}")
-    if function(ctypes.byref(problem), *(ctypes.c_void_p(t.data_ptr()) for t in tensors)):
-        raise MemoryError(f"n3net: out of memory in {name} for tensors {[tuple(t.shape) for t in tensors]}")
+def _run(name: str, problem: ctypes.Structure, *tensors: Tensor | _Image) -> None:
+    """Call a function of the kernel; plain tensors are contiguous."""
+    dtype = next(t.dtype for t in tensors if isinstance(t, Tensor))
+    pointers = (ctypes.c_void_p(t.data_ptr()) if isinstance(t, Tensor) else ctypes.byref(t) for t in tensors)
+    if getattr(_LIBRARY, f"n3_{name}_{_SUFFIX[dtype]}")(ctypes.byref(problem), *pointers):
+        shapes = [tuple(t.shape) for t in tensors if isinstance(t, Tensor)]
+        raise MemoryError(f"n3net: out of memory in {name} for tensors {shapes}")
 
 
 def _volumes(values: Tensor, k: int) -> Tensor:
@@ -112,15 +128,21 @@ def _volumes(values: Tensor, k: int) -> Tensor:
     return torch.empty(b, k * c, h, w, dtype=values.dtype, device=values.device, memory_format=form)
 
 
+def _sizes(embedding: Tensor | None = None, values: Tensor | None = None, **others: int) -> dict[str, int]:
+    images = {"embedding": embedding, "channels": values}
+    given = {name: t for name, t in images.items() if t is not None}
+    batch = next(iter(given.values())).shape[0]
+    return {"batch": batch, **{name: t.shape[1] for name, t in given.items()}, **others}
+
+
 def _queries(grid: list[int]) -> tuple[int, int]:
     return grid[0] - grid[3] + 1, grid[1] - grid[3] + 1
 
 
 @torch.library.custom_op("n3net::window_distances", mutates_args=())
 def _distances(embedding: Tensor, grid: list[int]) -> Tensor:
-    embedding = embedding.contiguous()
     d = embedding.new_empty(embedding.shape[0], *_queries(grid), grid[4] ** 2)
-    _call("distances", grid, {"embedding": embedding.shape[1]}, embedding, d)
+    _call("distances", grid, _sizes(embedding), _image(embedding), d)
     return d
 
 
@@ -131,23 +153,21 @@ def _(embedding: Tensor, grid: list[int]) -> Tensor:
 
 @torch.library.custom_op("n3net::window_distances_backward", mutates_args=())
 def _distances_backward(g: Tensor, embedding: Tensor, grid: list[int]) -> Tensor:
-    embedding, g = embedding.contiguous(), g.contiguous()
-    g_embedding = torch.empty_like(embedding)
-    _call("distances_backward", grid, {"embedding": embedding.shape[1]}, embedding, g, g_embedding)
+    g_embedding = torch.zeros_like(embedding)
+    _call("distances_backward", grid, _sizes(embedding), _image(embedding), g.contiguous(), _image(g_embedding))
     return g_embedding
 
 
 @_distances_backward.register_fake
 def _(g: Tensor, embedding: Tensor, grid: list[int]) -> Tensor:
-    return torch.empty_like(embedding, memory_format=torch.contiguous_format)
+    return torch.empty_like(embedding)
 
 
 @torch.library.custom_op("n3net::window_aggregate", mutates_args=())
 def _aggregate(logits: Tensor, strength: Tensor, values: Tensor, grid: list[int], k: int, hard: bool) -> Tensor:
     out = _volumes(values, k)
-    logits, strength, values = logits.contiguous(), strength.contiguous(), values.contiguous()
-    sizes = {"channels": values.shape[1], "k": k, "hard": hard, "channels_last": not out.is_contiguous()}
-    _call("aggregate", grid, sizes, logits, strength, values, out)
+    sizes = _sizes(values=values, k=k, hard=hard)
+    _call("aggregate", grid, sizes, logits.contiguous(), strength.contiguous(), _image(values), _image(out))
     return out
 
 
@@ -160,11 +180,11 @@ def _(logits: Tensor, strength: Tensor, values: Tensor, grid: list[int], k: int,
 def _aggregate_backward(
     g: Tensor, logits: Tensor, strength: Tensor, values: Tensor, grid: list[int], k: int, hard: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    g, logits, strength, values = (t.contiguous() for t in (g, logits, strength, values))
-    grads = torch.empty_like(logits), torch.empty_like(strength), torch.empty_like(values)
-    sizes = {"channels": values.shape[1], "k": k, "hard": hard}
-    _call("aggregate_backward", grid, sizes, g, logits, strength, values, *grads)
-    return grads
+    logits, strength = logits.contiguous(), strength.contiguous()
+    g_logits, g_strength, g_values = torch.empty_like(logits), torch.empty_like(strength), torch.zeros_like(values)
+    sizes, images = _sizes(values=values, k=k, hard=hard), [_image(t) for t in (g, values, g_values)]
+    _call("aggregate_backward", grid, sizes, images[0], logits, strength, images[1], g_logits, g_strength, images[2])
+    return g_logits, g_strength, g_values
 
 
 @_aggregate_backward.register_fake
@@ -175,7 +195,7 @@ def _(
     return (
         torch.empty_like(logits, memory_format=contiguous),
         torch.empty_like(strength, memory_format=contiguous),
-        torch.empty_like(values, memory_format=contiguous),
+        torch.empty_like(values),
     )
 
 
@@ -185,15 +205,19 @@ def _compute_neighbors(
     strength: Tensor,
     values: Tensor,
     grid: list[int],
+    start: list[int],
     k: int,
     euclidean: bool,
+    differences: bool,
+    beside: bool,
     hard: bool,
 ) -> Tensor:
-    out = _volumes(values, k)
-    embedding, scale, strength, values = (t.contiguous() for t in (embedding, scale, strength, values))
-    sizes = {"embedding": embedding.shape[1], "channels": values.shape[1], "k": k, "euclidean": euclidean}
-    sizes |= {"hard": hard, "channels_last": not out.is_contiguous()}
-    _call("neighbors", grid, sizes, embedding, scale, strength, values, out)
+    out = _volumes(values, k + beside)
+    if beside:
+        out[:, : values.shape[1]] = values
+    images = [_image(t, *start) for t in (embedding, values, out[:, values.shape[1] :] if beside else out)]
+    sizes = _sizes(embedding, values, k=k, euclidean=euclidean, differences=differences, hard=hard)
+    _call("neighbors", grid, sizes, images[0], scale.contiguous(), strength.contiguous(), *images[1:])
     return out
 
 
@@ -207,11 +231,14 @@ def _(
     strength: Tensor,
     values: Tensor,
     grid: list[int],
+    start: list[int],
     k: int,
     euclidean: bool,
+    differences: bool,
+    beside: bool,
     hard: bool,
 ) -> Tensor:
-    return _volumes(values, k)
+    return _volumes(values, k + beside)
 
 
 def _compute_selection(z: Tensor, strength: Tensor, k: int) -> Tensor:
@@ -314,12 +341,18 @@ def neighbors(
     k: int,
     *,
     euclidean: bool,
+    differences: bool,
+    beside: bool,
+    pads: Pads,
     **rule: Any,
 ) -> Tensor:
-    """:func:`distances` and :func:`aggregate` in one sweep, without gradients; logits are ``-scale * d``."""
+    """All that :func:`n3net.matching.match_images` does, in one sweep, without gradients."""
     # Called as an operator, PyTorch first imports its compiler, which takes seconds; without need, do without.
     run = _neighbors if torch.compiler.is_compiling() else _compute_neighbors
-    result: Tensor = run(embedding, scale, strength, values, _flat(grid), k, euclidean, rule.get("rule") == "hard")
+    start, hard = [pads[2], pads[0]], rule.get("rule") == "hard"
+    result: Tensor = run(
+        embedding, scale, strength, values, _flat(grid), start, k, euclidean, differences, beside, hard
+    )
     return result
 
 

@@ -144,19 +144,6 @@ class N3Block2d(_Block):
         """
         if x.dim() != 4 or x.shape[1] != self.channels:
             raise ValueError(f"x: expected shape (B, {self.channels}, H, W), got {tuple(x.shape)}")
-        neighbors = self.neighbors(x, match_on, generator, pads)
-        if self.options.neighbors == "differences":
-            neighbors = neighbors - torch.cat([x] * self.k, 1)  # cat keeps the memory format
-        return torch.cat([x, neighbors], 1)  # (B, (k + 1) C, H, W)
-
-    def neighbors(
-        self,
-        x: Tensor,
-        match_on: Tensor | None = None,
-        generator: torch.Generator | None = None,
-        pads: Pads | None = None,
-    ) -> Tensor:
-        """The neighbour volumes N_1 .. N_k alone, (B, C, H, W) -> (B, k C, H, W)."""
         embedding = self._embed(x, match_on)
         scale, strength, annealing = self._per_patch(x, pads)
         gain = None
@@ -178,9 +165,11 @@ class N3Block2d(_Block):
                 gain=gain,
                 annealing=annealing,
                 generator=generator,
+                differences=self.options.neighbors == "differences",
+                beside=True,
                 pads=pads,
                 backend=self.backend,
-            )
+            )  # (B, (k + 1) C, H, W)
 
     def weights(
         self, x: Tensor, match_on: Tensor | None = None, generator: torch.Generator | None = None

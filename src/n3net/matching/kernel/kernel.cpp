@@ -34,9 +34,17 @@ struct Problem {
     int64_t channels;       // channels that are aggregated, C
     int64_t k;
     int64_t euclidean;      // n3_neighbors: take the root of the squared distance
+    int64_t differences;    // n3_neighbors: subtract what the image itself has
     int64_t hard;           // 1: k nearest neighbours, 0: the continuous relaxation
-    int64_t channels_last;  // layout of the result: 0 (k C, H, W), 1 (H, W, k C)
     int64_t threads;
+};
+
+// Images of a batch, in any layout, and where they lie on the grid: pixels around them are 0. Mirrors `Image` in
+// native.py.
+struct Image {
+    void *data;
+    int64_t batch, channel, row, col;  // steps, in numbers
+    int64_t height, width, top, left;
 };
 
 // Queries of sets, each with all its candidates. Mirrors `Rows` in native.py.
@@ -161,19 +169,22 @@ template <class Baseline, class Avx2, class Avx512> int run(Baseline baseline, A
 #endif
 
 #define N3_EXPORT(name, T)                                                                                       \
-    extern "C" int n3_distances_##name(const Problem *p, const T *e, T *d) { return N3_RUN(distances<T>(*p, e, d)); } \
-    extern "C" int n3_distances_backward_##name(const Problem *p, const T *e, const T *gd, T *ge) {                    \
-        return N3_RUN(distances_backward<T>(*p, e, gd, ge));                                                           \
+    extern "C" int n3_distances_##name(const Problem *p, const Image *e, T *d) {                                       \
+        return N3_RUN(distances<T>(*p, *e, d));                                                                        \
     }                                                                                                                  \
-    extern "C" int n3_aggregate_##name(const Problem *p, const T *z, const T *c, const T *y, T *out) {                 \
-        return N3_RUN(aggregate<T>(*p, z, c, y, out));                                                                 \
+    extern "C" int n3_distances_backward_##name(const Problem *p, const Image *e, const T *gd, const Image *ge) {      \
+        return N3_RUN(distances_backward<T>(*p, *e, gd, *ge));                                                         \
     }                                                                                                                  \
-    extern "C" int n3_aggregate_backward_##name(const Problem *p, const T *g, const T *z, const T *c, const T *y,      \
-                                                T *gz, T *gc, T *gy) {                                                 \
-        return N3_RUN(aggregate_backward<T>(*p, g, z, c, y, gz, gc, gy));                                              \
+    extern "C" int n3_aggregate_##name(const Problem *p, const T *z, const T *c, const Image *y, const Image *out) {   \
+        return N3_RUN(aggregate<T>(*p, z, c, *y, *out));                                                               \
     }                                                                                                                  \
-    extern "C" int n3_neighbors_##name(const Problem *p, const T *e, const T *scale, const T *c, const T *y, T *out) { \
-        return N3_RUN(neighbors<T>(*p, e, scale, c, y, out));                                                          \
+    extern "C" int n3_aggregate_backward_##name(const Problem *p, const Image *g, const T *z, const T *c,              \
+                                                const Image *y, T *gz, T *gc, const Image *gy) {                       \
+        return N3_RUN(aggregate_backward<T>(*p, *g, z, c, *y, gz, gc, *gy));                                           \
+    }                                                                                                                  \
+    extern "C" int n3_neighbors_##name(const Problem *p, const Image *e, const T *scale, const T *c, const Image *y,   \
+                                       const Image *out) {                                                             \
+        return N3_RUN(neighbors<T>(*p, *e, scale, c, *y, *out));                                                       \
     }                                                                                                                  \
     extern "C" int n3_select_##name(const Rows *p, const T *z, const T *c, T *w) {                                     \
         return N3_RUN(select<T>(*p, z, c, w));                                                                         \

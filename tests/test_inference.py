@@ -8,6 +8,9 @@ from torch import Tensor, nn
 
 from n3net.inference import Tile, prepare, split
 from n3net.models import Denoiser, DnCNN, N3Net, fold_batch_norm
+from n3net.models.ffdnet import FFDNet
+from n3net.models.nn3d import NN3D
+from n3net.models.red30 import RED30
 from n3net.nn import N3Options
 
 
@@ -66,6 +69,22 @@ def test_tiles_are_exact_for_other_blocks(changes: dict[str, object]) -> None:
         tiles = split(net, 151, 83, 20)
         assert len(tiles) > 2
         torch.testing.assert_close(tiled(net, x, tiles), net(x), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("size", [(151, 83), (88, 120)])
+def test_tiles_are_exact_for_the_baselines(size: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    base = DnCNN(depth=3, features=8)
+    nets = [FFDNet(depth=4, features=8), NN3D(base, group=4, window=5), RED30(depth=4, features=8)]
+    for net in nets:
+        net = fold_batch_norm(realistic(net))
+        channels = 1 if isinstance(net, RED30) else 2
+        x = torch.rand(1, channels, *size, generator=torch.Generator().manual_seed(1))
+        x[:, 1:] = 0.1  # noise map
+        with torch.inference_mode():
+            tiles = split(net, *size, 25)
+            assert len(tiles) > 2
+            torch.testing.assert_close(tiled(net, x, tiles)[:, :1], net(x), atol=1e-5, rtol=0)
 
 
 def test_tiles_are_exact_for_the_papers_network() -> None:

@@ -151,8 +151,9 @@ def split(model: nn.Module, height: int, width: int, tile: int | None = None, me
     """Tiles of an image for a model, row by row.
 
     Args:
-        model: a network whose ``reach`` says how many pixels away from an output pixel an input pixel may influence it,
-            or a module with such a network as its ``net``. A network that does not say is given the whole image.
+        model: a network whose ``reach`` says how many pixels away from an output pixel an input pixel may influence it
+            (and, if it has one, its ``alignment`` where tiles may start), or a module with such a network as its
+            ``net``. A network that does not say is given the whole image.
         height, width: of the image.
         tile: largest side of a core in pixels; cores are larger only where the network's windows ask for it. By default
             as large as ``memory`` allows, in the shape that costs least.
@@ -160,7 +161,8 @@ def split(model: nn.Module, height: int, width: int, tile: int | None = None, me
     """
     if tile is not None and tile < 1:
         raise ValueError(f"tile: expected a side of at least 1 pixel, got {tile}")
-    reach = getattr(getattr(model, "net", model), "reach", None)
+    net = getattr(model, "net", model)
+    reach = getattr(net, "reach", None)
     if reach is None:
         whole = (slice(0, height), slice(0, width))
         return [Tile(whole, whole, None)]
@@ -171,7 +173,7 @@ def split(model: nn.Module, height: int, width: int, tile: int | None = None, me
             size, reach, before, after, grid.stride, grid.patch_size, (grid.window - 1) * grid.stride + grid.patch_size
         )
         if grid is not None
-        else _Axis(size, reach)
+        else _Axis(size, reach, stride=getattr(net, "alignment", 1))
         for size, before, after in ((height, top, bottom), (width, left, right))
     )
     if tile is not None:
@@ -215,7 +217,7 @@ class _Axis:
     reach: int
     before: int = 0  # zeros of the whole image
     after: int = 0
-    stride: int = 1  # of the patch grid
+    stride: int = 1  # of the patch grid, or of where a tile may start
     patch: int = 0
     least: int = 1  # side of a core
 

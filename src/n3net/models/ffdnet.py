@@ -34,8 +34,15 @@ class FFDNet(nn.Module):
         layers.append(nn.Conv2d(features, 4 * channels, 3, padding=1))
         self.layers = nn.Sequential(*layers)
         for layer in self.layers:
-            if isinstance(layer, nn.Conv2d):
+            if isinstance(layer, nn.Conv2d) and not layer.weight.is_meta:
                 nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+
+    alignment = 2  # pixels: a tile of an image starts at a multiple of this
+
+    @property
+    def reach(self) -> int:
+        """How many pixels away an input pixel may influence an output pixel."""
+        return 2 * sum(isinstance(layer, nn.Conv2d) for layer in self.layers) + 1
 
     def forward(self, x: Tensor) -> Tensor:
         height, width = x.shape[-2:]

@@ -45,6 +45,13 @@ class NN3D(nn.Module):
         self.matching = Matching(patch_size, stride, window)
         self.register_buffer("haar", haar_matrix(group), persistent=False)
 
+    @property
+    def reach(self) -> int | None:
+        """How many pixels away an input pixel may influence an output pixel, where no window is shifted."""
+        base, m = getattr(self.base, "reach", None), self.matching
+        # a pixel's patch, the patches in whose stacks it is, and what these look at
+        return None if base is None else base + m.patch_size - 1 + 2 * (m.window // 2) * m.stride
+
     def forward(self, x: Tensor, pads: Pads | None = None) -> Tensor:
         noise = x[:, self.channels :].mean((1, 2, 3))  # (B,)
         return self.filter(self.base(x[:, : self.channels]), noise * self.threshold, pads)

@@ -39,6 +39,10 @@ class RED30(nn.Module):
             nn.ConvTranspose2d(features, self.out_channels if i == half - 1 else features, 3, padding=1)
             for i in range(half)
         )
+        if not self.down[0].weight.is_meta:
+            self._initialise()
+
+    def _initialise(self) -> None:
         for layer in [*self.down, *self.up]:
             nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
             nn.init.zeros_(layer.bias)

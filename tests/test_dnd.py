@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,12 @@ def test_bundle_is_the_kits(tmp_path: Path, kind: Any, name: str) -> None:
     assert np.allclose(crop, content[kind][1][10:40, 4:36], atol=1e-4)
     with pytest.raises(UserError, match="exists"):
         make_bundle(tmp_path / "dnd", tmp_path / "out", kind, weights)
+
+
+def test_without_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    with pytest.raises(UserError, match=r"pip install 'n3net\[dnd\]'"):
+        read_info(tmp_path)
 
 
 def test_files_that_are_not_the_benchmarks(tmp_path: Path) -> None:

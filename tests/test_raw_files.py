@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -227,6 +228,13 @@ def test_dng_and_tiff_of_the_mosaic_open_again(tmp_path: Path) -> None:
         assert np.array_equal(np.asarray(image), content)
     with tifffile.TiffFile(tmp_path / "out.dng") as file:
         assert file.pages[0].tags[50708].value == "Testcam One"
+
+
+def test_without_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_test_dng(tmp_path / "a.dng", scene())
+    monkeypatch.setitem(sys.modules, "rawpy", None)
+    with pytest.raises(UserError, match=r"pip install 'n3net\[raw\]'"):
+        RawPhoto(path)
 
 
 def test_files_that_are_no_raw_files(tmp_path: Path) -> None:

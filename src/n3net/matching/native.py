@@ -11,6 +11,7 @@ from torch import Tensor
 
 from n3net.matching.grid import Grid, Pads
 
+INTERFACE = 2  # of the kernel that this file was written for
 _SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
 
 
@@ -68,7 +69,7 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
         library.n3_instruction_set.restype = ctypes.c_char_p
     except (OSError, AttributeError) as error:
         return None, f"the compiled kernel does not load: {error}"
-    if not hasattr(library, "n3_select_f32"):
+    if not hasattr(library, "n3_interface") or library.n3_interface() != INTERFACE:
         return None, "the compiled kernel is that of an older version, install n3net again"
     return library, ""
 

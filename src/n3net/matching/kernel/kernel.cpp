@@ -196,6 +196,9 @@ template <class Baseline, class Avx2, class Avx512> int run(Baseline baseline, A
 N3_EXPORT(f32, float)
 N3_EXPORT(f64, double)
 
+// Changes with the arguments of the functions above, and with INTERFACE in native.py.
+extern "C" int n3_interface() { return 2; }
+
 extern "C" const char *n3_instruction_set() {
     static const char *const names[] = {"baseline", "avx2", "avx512"};
     return names[best_isa()];

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from n3net import weights
-from n3net.cli import main
 from n3net.correspondence.matchfile import Pair, write_pairs
 from n3net.errors import UserError
 from n3net.evaluation import correspondence as protocol
@@ -20,6 +19,8 @@ from n3net.evaluation.correspondence import BASELINES, Method, Row, differences,
 from n3net.models import create
 
 cv2 = pytest.importorskip("cv2", reason="estimators need OpenCV")
+
+Run = Callable[..., tuple[int, str, str]]
 
 
 def make_pair(seed: int, n: int = 200, wrong: int = 120, descriptors: bool = True) -> Pair:
@@ -125,7 +126,8 @@ def test_wrong_data(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Run) -> Run:
+    """The program with small weights of its own, and no others."""
     monkeypatch.setenv("N3NET_WEIGHTS", str(tmp_path / "user"))
     monkeypatch.delenv("N3NET_DATA", raising=False)
     monkeypatch.setattr("n3net.weights.store.SHIPPED", tmp_path / "nowhere")
@@ -134,18 +136,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         net = create("n3net-sets", features=8, depth=2, block_features=8)
         weights.save(tmp_path / "user" / f"{name}.safetensors", net)
     weights.save(tmp_path / "user" / "cnnet.safetensors", create("cnnet", features=8, depth=2))
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["n3net", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        out = capsys.readouterr()
-        return int(end.value.code or 0), out.out, out.err
-
-    return call
+    return lambda *arguments: command(*map(str, arguments))
 
 
-def test_command(run: Any, data: Path, tmp_path: Path) -> None:
+def test_command(run: Run, data: Path, tmp_path: Path) -> None:
     code, out, _ = run(
         "eval", "correspondence", "--model", "n3=s0", "--model", "n3=s1", "--data", data, "--estimator", "ransac",
         "--json", tmp_path / "out.json", "--markdown", tmp_path / "out.md", "--limit", 2,
@@ -170,7 +164,7 @@ def test_command(run: Any, data: Path, tmp_path: Path) -> None:
     assert "there is no estimator 'lmeds'" in err
 
 
-def test_table6(run: Any, data: Path, tmp_path: Path) -> None:
+def test_table6(run: Run, data: Path, tmp_path: Path) -> None:
     code, out, _ = run("reproduce", "table6", "--data", data, "--limit", 1, "--json", tmp_path / "t.json")
     assert code == 0
     assert "| St. Peter / Reichstag, N3Net | 0.231 | 0.442 | 0.601 |" in out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from PIL import Image
 
 import n3net
 from n3net import weights
-from n3net.cli import main
 from n3net.correspondence.filtering import filter_pair, score
 from n3net.correspondence.matchfile import Pair
 from n3net.correspondence.matching import match, open_image
@@ -30,19 +30,7 @@ cv2 = pytest.importorskip("cv2", reason="matching needs OpenCV")
 Array = npt.NDArray[Any]
 
 
-class Run:
-    """Calls the program in this process: exit code, stdout, stderr."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        self.monkeypatch, self.capsys = monkeypatch, capsys
-
-    def __call__(self, *arguments: object) -> tuple[int, str, str]:
-        self.monkeypatch.setattr(sys, "argv", ["n3net", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        out = self.capsys.readouterr()
-        assert "Traceback" not in out.err
-        return int(end.value.code or 0), out.out, out.err
+Run = Callable[..., tuple[int, str, str]]
 
 
 def constant(value: float) -> Any:
@@ -54,12 +42,19 @@ def constant(value: float) -> Any:
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Run) -> Run:
+    """The program in a directory of its own, with two sets of weights."""
     monkeypatch.setenv("N3NET_WEIGHTS", str(tmp_path / "user"))
     monkeypatch.chdir(tmp_path)
     for name, value in (("keep", 1.0), ("reject", -1.0)):
         weights.save(tmp_path / "user" / f"{name}.safetensors", constant(value))
-    return Run(monkeypatch, capsys)
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        code, out, err = command(*map(str, arguments))
+        assert "Traceback" not in err
+        return code, out, err
+
+    return call
 
 
 def texture(height: int = 240, width: int = 320, seed: int = 0) -> Array:

@@ -95,6 +95,22 @@ def test_wrong_configs_are_named(name: str, overrides: dict[str, Any], words: st
     assert words in str(error.value)
 
 
+@pytest.mark.parametrize("name", ["n3net-light", "dncnn-6"])
+def test_a_correction_in_units_of_the_noise(name: str) -> None:
+    torch.manual_seed(0)
+    model = create(name, channels=3, noise_map=True, relative=True, features=4).eval()
+    x = torch.rand(2, 3, 40, 45)
+    with torch.no_grad():
+        assert torch.equal(model(x, 0), x)
+        level = torch.full((2, 1, 40, 45), 51.0)
+        net: Any = model.net
+        expected = x + 0.2 * (net(torch.cat([x, level / 255], 1)) - x)
+        torch.testing.assert_close(model(x, 51), expected)
+        torch.testing.assert_close(model(x, level), expected)
+    with pytest.raises(UserError, match="only with a noise map"):
+        create(name, relative=True)
+
+
 def test_the_guide_stays_as_it_is() -> None:
     model = create("knn-denoised").train()
     guide = model.net.guide

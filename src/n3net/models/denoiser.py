@@ -15,11 +15,15 @@ class Denoiser(nn.Module):
         net: (B, channels, H, W) or, with a noise map, (B, channels + 1, H, W) -> (B, channels, H, W).
         channels: of the image, 1 or 3.
         noise_map: whether the net is given the noise level, as one more channel behind the image's.
+        relative: whether what the net adds to the image counts in units of the noise level, so that weak and strong
+            noise ask the same of it, and an image without noise stays as it is.
     """
 
-    def __init__(self, net: nn.Module, channels: int = 1, noise_map: bool = False) -> None:
+    def __init__(self, net: nn.Module, channels: int = 1, noise_map: bool = False, relative: bool = False) -> None:
         super().__init__()
-        self.net, self.channels, self.noise_map = net, channels, noise_map
+        if relative and not noise_map:
+            raise ValueError("relative: only with a noise map")
+        self.net, self.channels, self.noise_map, self.relative = net, channels, noise_map, relative
 
     def forward(self, x: Tensor, sigma: float | Tensor | None = None, pads: Pads | None = None) -> Tensor:
         """Denoise.
@@ -32,11 +36,12 @@ class Denoiser(nn.Module):
         """
         if x.dim() != 4 or x.shape[1] != self.channels:
             raise ValueError(f"x: expected shape (B, {self.channels}, H, W), got {tuple(x.shape)}")
+        told = x
         if self.noise_map:
             if sigma is None:
                 raise ValueError("sigma: this model needs the noise level, in gray levels of 0..255")
             level = torch.as_tensor(sigma, dtype=x.dtype, device=x.device) / 255
             level = level.reshape(-1, 1, 1, 1) if level.dim() < 4 else level
-            x = torch.cat([x, level.expand(x.shape[0], 1, *x.shape[-2:])], 1)  # (B, channels + 1, H, W)
-        out: Tensor = self.net(x) if pads is None else self.net(x, pads=pads)
-        return out
+            told = torch.cat([x, level.expand(x.shape[0], 1, *x.shape[-2:])], 1)  # (B, channels + 1, H, W)
+        out: Tensor = self.net(told) if pads is None else self.net(told, pads=pads)
+        return torch.lerp(x, out, level.to(out.dtype)) if self.relative else out

@@ -66,6 +66,7 @@ def denoising_n3net(
     *,
     channels: int = 1,
     noise_map: bool = False,
+    relative: bool = False,
     stages: int = 3,
     depth: int = 6,
     features: int = 64,
@@ -96,13 +97,14 @@ def denoising_n3net(
         match_on=match_on,
         first_norm=first_norm,
     )
-    return Denoiser(net, channels, noise_map)
+    return Denoiser(net, channels, noise_map, relative)
 
 
 def denoising_dncnn(
     *,
     channels: int = 1,
     noise_map: bool = False,
+    relative: bool = False,
     depth: int = 17,
     features: int = 64,
     first_norm: bool = True,
@@ -110,7 +112,7 @@ def denoising_dncnn(
 ) -> nn.Module:
     """DnCNN; see :class:`n3net.models.DnCNN`."""
     net = DnCNN(channels + noise_map, channels, depth, features, first_norm=first_norm, norm=norm)
-    return Denoiser(net, channels, noise_map)
+    return Denoiser(net, channels, noise_map, relative)
 
 
 def denoising_ffdnet(*, channels: int = 1, depth: int | None = None, features: int | None = None) -> nn.Module:

@@ -139,11 +139,12 @@ def test_results_without_end(run: Any) -> None:
     assert (code, "the result would have 400 x 400 pixels" in err) == (1, True)
 
 
-def test_without_weights(run: Any) -> None:
+def test_without_weights(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("n3net.weights.store.SHIPPED", Path("nowhere"))
     Path("weights/upscale.safetensors").unlink()
     save_image("a.png", picture(20, 20))
     code, _, err = run("upscale", "a.png")
-    assert (code, "no weights 'upscale'" in err) == (2, True)
+    assert (code, "n3net train upscale" in err) == (2, True)
 
 
 def test_denoise_refuses_an_upscaler(run: Any) -> None:

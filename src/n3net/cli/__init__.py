@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 from typing import Annotated, Any
 
@@ -87,6 +88,7 @@ def main() -> None:
     from n3net.memory import reuse_freed_memory
 
     reuse_freed_memory()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # tidies up, as Ctrl-C does
     try:
         result = typer.main.get_command(root)(prog_name="n3net", standalone_mode=False)
     except UserError as error:

@@ -15,10 +15,8 @@ from torch import nn
 
 from n3net.correspondence.estimators import MINIMUM, THRESHOLD, Pose, estimate, judge
 from n3net.correspondence.matchfile import Pair
-from n3net.errors import UserError
 from n3net.inference import load_for
 from n3net.models.cnnet import CNNet, features
-from n3net.weights.store import available
 
 Array = npt.NDArray[Any]
 
@@ -49,11 +47,6 @@ class Filtered:
 
 def resolve(model: str | Path | nn.Module | None = None) -> CNNet:
     """A network for matches: itself, by name or file, or the default one."""
-    if (model is None or model == MODEL) and not Path(MODEL).is_file() and MODEL not in available():
-        raise UserError(
-            f"the weights {MODEL!r} are not part of this installation: train them with 'n3net train match', "
-            "or give a file or name of 'n3net weights list' (--model)"
-        )
     net: CNNet = load_for("matches", MODEL if model is None else model, CNNet)
     return net
 

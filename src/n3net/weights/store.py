@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 SHIPPED = Path(__file__).parent / "files"
+CONFIGS = Path(__file__).parents[1] / "configs"  # weights are named as the config that they are trained with
 SUFFIX = ".safetensors"
 
 
@@ -41,6 +42,11 @@ def locate(name_or_path: str | Path) -> Path:
         return names[str(name_or_path)]
     if path.suffix or len(path.parts) > 1:
         raise UserError(f"{path}: there is no such file")
+    if (CONFIGS / f"{path}.yaml").is_file():
+        raise UserError(
+            f"the weights {str(path)!r} are not part of this installation: train them with 'n3net train {path}', "
+            "or give a file or a name of 'n3net weights list' (--model)"
+        )
     close = difflib.get_close_matches(str(name_or_path), list(names), 1, 0.5)
     hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(names) or 'none yet'}"
     raise UserError(f"there are no weights {str(name_or_path)!r}; {hint} ('n3net weights list' tells more)")

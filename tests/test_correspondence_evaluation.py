@@ -141,19 +141,22 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Run) -> Run:
 
 def test_command(run: Run, data: Path, tmp_path: Path) -> None:
     code, out, _ = run(
-        "eval", "correspondence", "--model", "n3=s0", "--model", "n3=s1", "--data", data, "--estimator", "ransac",
+        "eval", "correspondence", "--model", "n3=s0", "--model", "n3=s1", "--model", "s0+mutual", "--data", data,
+        "--estimator", "ransac",
         "--json", tmp_path / "out.json", "--markdown", tmp_path / "out.md", "--limit", 2,
     )  # fmt: skip
     assert code == 0
     assert "| hall (2) | n3 (mean of 2 weights) | ransac |" in out
     assert "| hall (2) | cnnet | ransac |" in out
+    assert "| hall (2) | s0+mutual | ransac |" in out
+    assert "| yard (1) | s0+mutual |" not in out  # nothing is known about its matches
     assert "| yard (1) | perfect labels | ransac | 1.000 / 1.000 / 1.000 |" in out
     report = json.loads((tmp_path / "out.json").read_text())
     keys = [(r["model"], r["dataset"]) for r in report["results"]]
-    assert keys[:2] == [("n3", "hall"), ("cnnet", "hall")]
+    assert keys[:2] == [("n3", "hall"), ("s0+mutual", "hall")]
     assert {"map5", "auc20", "precision", "recall", "map20_interval", "seconds_scoring"} <= report["results"][0].keys()
     assert {d["against"] for d in report["differences"]} >= {"cnnet", "all matches", "perfect labels"}
-    assert len(report["pairs"]) == 2 * 7 + 5
+    assert len(report["pairs"]) == 2 * 8 + 5
     assert all(m["digest"] for m in report["models"])
     assert "acc(5)" in (tmp_path / "out.md").read_text()
     code, _, err = run("eval", "correspondence", "--data", data)

@@ -136,6 +136,8 @@ def test_match(photos: tuple[Path, Path]) -> None:
     assert any("plane" in note for note in result.notes)
     assert any("a.png and b.png not known: focal length taken as the longer side" in note for note in result.notes)
     assert n3net.match(*photos, model=constant(-1.0), limit=500).kept.sum() == 0
+    both_ways = n3net.match(*photos, model=constant(1.0), limit=500, mutual=True)
+    np.testing.assert_array_equal(both_ways.kept, result.mutual)
     arrays = [open_image(path)[0] for path in photos]
     k = np.array([[300.0, 0, 160], [0, 300, 120], [0, 0, 1]])
     given = match(*arrays, k, k, model=constant(1.0), limit=500)

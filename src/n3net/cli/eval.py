@@ -252,7 +252,7 @@ def correspondence(
     data: Annotated[list[Path], typer.Option(help="File of matches (.pairs), or directory of them. Repeatable.")],
     model: Annotated[
         list[str] | None,
-        typer.Option(help="Weights by name or file, or LABEL=WEIGHTS. Repeatable. (default: 'match')"),
+        typer.Option(help="Weights by name or file, WEIGHTS+mutual, or LABEL=WEIGHTS. Repeatable. (default: 'match')"),
     ] = None,
     estimator: Annotated[
         list[str] | None, typer.Option(help="ransac, magsac, poselib. Repeatable. (default: all that are installed)")

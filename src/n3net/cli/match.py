@@ -57,6 +57,9 @@ def command(
     estimator: Estimator = "ransac",
     threshold: Threshold = 1e-3,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="Keypoints of an image, at most.")] = 2000,
+    mutual: Annotated[
+        bool, typer.Option("--mutual", help="Keep only matches of which each is the other's nearest: better poses.")
+    ] = False,
     intrinsics: IntrinsicsFiles = None,
     focal: Focal = None,
     fov: FieldOfView = None,
@@ -103,7 +106,7 @@ def command(
         pycolmap()  # or say now that it is not there
     check_device(device)
     drawn = pairs is None if picture is None else picture
-    runner = _Runner(model, estimator, threshold, limit, cameras, device, int(max_megapixels * 1e6))
+    runner = _Runner(model, estimator, threshold, limit, mutual, cameras, device, int(max_megapixels * 1e6))
     if pairs is not None:
         _check_settings(jobs[0].target.parent / SETTINGS, runner.settings, force)
         waiting = [job for job in jobs if force or not job.done]
@@ -228,6 +231,7 @@ class _Runner:
         estimator: str,
         threshold: float,
         limit: int,
+        mutual: bool,
         cameras: Cameras,
         device: str,
         max_pixels: int,
@@ -237,14 +241,21 @@ class _Runner:
 
         check(estimator)
         self.net = resolve(model)
-        self.cameras, self.device, self.max_pixels = cameras, device, max_pixels
-        self.estimator, self.threshold, self.limit = estimator, threshold, limit
+        self.cameras, self.max_pixels = cameras, max_pixels
+        self.limit = limit
+        self.options: dict[str, Any] = {
+            "estimator": estimator,
+            "threshold": threshold,
+            "mutual": mutual,
+            "device": device,
+        }
         self.settings = {
             "model": model or MODEL,
             "digest": getattr(self.net, "record", {}).get("digest"),
             "estimator": estimator,
             "threshold": threshold,
             "limit": limit,
+            "mutual": mutual,
             "cameras": [*map(str, cameras.files), *cameras.focal, *(f"{angle:g} degrees" for angle in cameras.fov)],
         }
         self._seen = lru_cache(REMEMBERED)(self._look)
@@ -269,8 +280,7 @@ class _Runner:
             self._seen(path, name, i if self.cameras.differ else 0)
             for i, (path, name) in enumerate(zip(job.paths, job.images, strict=True))
         ]
-        options: dict[str, Any] = {"estimator": self.estimator, "threshold": self.threshold, "device": self.device}
-        matches = match_views(seen[0], seen[1], self.net, **options)
+        matches = match_views(seen[0], seen[1], self.net, **self.options)
         save_npz(_ending(job.target, ".npz"), matches, force=True)
         if picture:
             self._draw(job, matches)

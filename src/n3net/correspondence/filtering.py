@@ -100,14 +100,17 @@ def filter_pair(
     *,
     estimator: str = "ransac",
     threshold: float = THRESHOLD,
+    mutual: bool = False,
     device: str | torch.device = "cpu",
 ) -> Filtered:
-    """Score the matches of a pair, keep the good ones, estimate the pose."""
+    """Score the matches of a pair, keep the good ones, with ``mutual`` only if they are mutual, estimate the pose."""
     net = resolve(model)
     start = time.perf_counter()
     scores = score(pair, net, device)
     scored = time.perf_counter()
     kept = scores >= 0
+    if mutual and pair.mutual is not None:
+        kept &= pair.mutual
     pose = pose_of(pair, kept, estimator, threshold)
     seconds = {"scoring": scored - start, "pose": time.perf_counter() - scored}
     return Filtered(scores, kept, pose, tuple(_notes(pair, kept, pose)), seconds)

@@ -96,6 +96,7 @@ def match(
     estimator: str = "ransac",
     threshold: float = THRESHOLD,
     limit: int = LIMIT,
+    mutual: bool = False,
     device: str | torch.device = "cpu",
 ) -> Matches:
     """Match two images: SIFT, nearest neighbours, a network that tells right from wrong, the relative pose.
@@ -108,10 +109,12 @@ def match(
         estimator: of the pose, "ransac", "magsac" or "poselib".
         threshold: of the estimator, see :func:`n3net.correspondence.estimators.estimate`.
         limit: keypoints of an image, at most.
+        mutual: keep only matches of which each is the other's nearest: fewer, but better ones for the pose.
         device: where the network runs.
     """
     views = [look(image, k, limit, f"image {i}") for i, (image, k) in enumerate(((image0, k0), (image1, k1)))]
-    return match_views(views[0], views[1], model, estimator=estimator, threshold=threshold, device=device)
+    options: dict[str, Any] = {"estimator": estimator, "threshold": threshold, "mutual": mutual, "device": device}
+    return match_views(views[0], views[1], model, **options)
 
 
 @dataclass(frozen=True)
@@ -156,20 +159,21 @@ def match_views(
     *,
     estimator: str = "ransac",
     threshold: float = THRESHOLD,
+    mutual: bool = False,
     device: str | torch.device = "cpu",
 ) -> Matches:
     """Match two images after detection."""
     start = time.perf_counter()
-    index, ratio, mutual = nearest(seen0.descriptors, seen1.descriptors)
+    index, ratio, each_other = nearest(seen0.descriptors, seen1.descriptors)
     pairs = np.stack([np.arange(len(index)), index], 1)  # (N, 2)
     found = time.perf_counter()
     views = (seen0.view, seen1.view)
     x0, x1 = (view.camera.calibrate(view.keypoints[pairs[:, i]]) for i, view in enumerate(views))
-    pair = Pair(x0, x1, ratio, mutual, names=(views[0].name, views[1].name))
-    result = filter_pair(pair, model, estimator=estimator, threshold=threshold, device=device)
+    pair = Pair(x0, x1, ratio, each_other, names=(views[0].name, views[1].name))
+    result = filter_pair(pair, model, estimator=estimator, threshold=threshold, mutual=mutual, device=device)
     seconds = {
         "sift": seen0.seconds + seen1.seconds,
         "nearest neighbours": found - start,
         **result.seconds,
     }
-    return Matches(views, pairs, ratio, mutual, result, seconds)
+    return Matches(views, pairs, ratio, each_other, result, seconds)

@@ -31,6 +31,7 @@ from n3net.evaluation.metrics import bootstrap
 Array = npt.NDArray[Any]
 
 RATIO = 0.8  # of Lowe's test
+MUTUAL = "+mutual"  # after a name of weights
 CNNET = "cnnet"  # name of the weights that stand beside every model, if they are there
 PROTOCOL = {
     "labels": "a match is right if its squared symmetric epipolar distance to the true pose is below 1e-4",
@@ -93,15 +94,20 @@ BASELINES = (
 
 
 def network(name: str) -> Method:
-    """Weights by name or file, as ``LABEL=NAME`` under another label."""
+    """Weights by name or file; ``NAME+mutual`` keeps mutual matches only, ``LABEL=NAME`` has another label."""
     label, _, source = name.rpartition("=")
+    source, mutual = source.removesuffix(MUTUAL), source.endswith(MUTUAL)
     net = resolve(source)
 
     def judge(pair: Pair, right: Array) -> tuple[Array, Array]:
         scores = score(pair, net)
-        return scores, scores >= 0
+        kept = scores >= 0
+        if mutual and pair.mutual is not None:
+            kept &= pair.mutual
+        return scores, kept
 
-    return Method(label or Path(source).stem, judge, (), source, getattr(net, "record", {}).get("digest"))
+    label = label or Path(source).stem + MUTUAL * mutual
+    return Method(label, judge, ("mutual",) * mutual, source, getattr(net, "record", {}).get("digest"))
 
 
 @dataclass(frozen=True)

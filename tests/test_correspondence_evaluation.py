@@ -135,7 +135,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Run) -> Run:
         torch.manual_seed(seed)
         net = create("n3net-sets", features=8, depth=2, block_features=8)
         weights.save(tmp_path / "user" / f"{name}.safetensors", net)
-    weights.save(tmp_path / "user" / "cnnet.safetensors", create("cnnet", features=8, depth=2))
+    weights.save(tmp_path / "user" / "match-cnnet.safetensors", create("cnnet", features=8, depth=2))
     return lambda *arguments: command(*map(str, arguments))
 
 
@@ -147,7 +147,7 @@ def test_command(run: Run, data: Path, tmp_path: Path) -> None:
     )  # fmt: skip
     assert code == 0
     assert "| hall (2) | n3 (mean of 2 weights) | ransac |" in out
-    assert "| hall (2) | cnnet | ransac |" in out
+    assert "| hall (2) | match-cnnet | ransac |" in out
     assert "| hall (2) | s0+mutual | ransac |" in out
     assert "| yard (1) | s0+mutual |" not in out  # nothing is known about its matches
     assert "| yard (1) | perfect labels | ransac | 1.000 / 1.000 / 1.000 |" in out
@@ -155,7 +155,7 @@ def test_command(run: Run, data: Path, tmp_path: Path) -> None:
     keys = [(r["model"], r["dataset"]) for r in report["results"]]
     assert keys[:2] == [("n3", "hall"), ("s0+mutual", "hall")]
     assert {"map5", "auc20", "precision", "recall", "map20_interval", "seconds_scoring"} <= report["results"][0].keys()
-    assert {d["against"] for d in report["differences"]} >= {"cnnet", "all matches", "perfect labels"}
+    assert {d["against"] for d in report["differences"]} >= {"match-cnnet", "all matches", "perfect labels"}
     assert len(report["pairs"]) == 2 * 8 + 5
     assert all(m["digest"] for m in report["models"])
     assert "acc(5)" in (tmp_path / "out.md").read_text()

@@ -265,8 +265,8 @@ def correspondence(
 ) -> None:
     """Filter matches of image pairs with known poses, and estimate the poses from those that are kept.
 
-    The same pairs are measured with all matches, ratio test, ratio test and mutual check, the weights 'cnnet' if they
-    are there, and perfect labels. Weights given under the same label, as of several seeds, are averaged.
+    The same pairs are measured with all matches, ratio test, ratio test and mutual check, the weights 'match-cnnet' if
+    they are there, and perfect labels. Weights given under the same label, as of several seeds, are averaged.
 
     n3net eval correspondence --model match --data castle-P30.pairs --json out.json
 

@@ -32,7 +32,7 @@ Array = npt.NDArray[Any]
 
 RATIO = 0.8  # of Lowe's test
 MUTUAL = "+mutual"  # after a name of weights
-CNNET = "cnnet"  # name of the weights that stand beside every model, if they are there
+CNNET = "match-cnnet"  # name of the weights that stand beside every model, if they are there
 PROTOCOL = {
     "labels": "a match is right if its squared symmetric epipolar distance to the true pose is below 1e-4",
     "pose": "from the kept matches, threshold 0.001 in calibrated coordinates, confidence 0.999; fewer than 5 fail",

@@ -172,7 +172,7 @@ def test_table6(run: Run, data: Path, tmp_path: Path) -> None:
     assert code == 0
     assert "| St. Peter / Reichstag, N3Net | 0.231 | 0.442 | 0.601 |" in out
     assert "the paper's data is not available" in out
-    for row in ("No Net", "CNNet: cnnet", "N3Net: s0", "N3Net: s1"):
+    for row in ("No Net", "CNNet: match-cnnet", "N3Net: s0", "N3Net: s1"):
         assert f"| hall (1 pairs), {row} |" in out
     assert json.loads((tmp_path / "t.json").read_text())["paper"]["Brown / Brown"]["CNNet"] == [0.236, 0.333, 0.463]
     code, out, _ = run("reproduce", "table6")

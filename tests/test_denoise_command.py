@@ -259,12 +259,11 @@ def test_standard_input_and_output(weights: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interruption_leaves_no_half_file(weights: Path, tmp_path: Path, number: signal.Signals) -> None:
     save_image(tmp_path / "in/1.png", picture(40, 40))
-    save_image(tmp_path / "in/2.png", picture(1200, 1200))
-    run = process(weights, "in", "-o", "out", "--model", "random", "--tile", "80", "--sigma", "9", cwd=tmp_path)
+    save_image(tmp_path / "in/2.png", picture(3000, 3000))
+    run = process(weights, "in", "-o", "out", "--model", "random", "--tile", "40", "--sigma", "9", cwd=tmp_path)
     until = time.monotonic() + 60
     while not (tmp_path / "out/1.png").exists() and time.monotonic() < until:
         time.sleep(0.02)
-    time.sleep(0.3)
     run.send_signal(number)
     _, err = run.communicate(timeout=60)
     assert run.returncode == 128 + number, err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import signal
@@ -42,23 +43,11 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
+def run(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Any) -> Any:
     """The command in a directory of its own: arguments -> exit code, stdout, stderr."""
-    from n3net import cli
-
     monkeypatch.setenv("N3NET_WEIGHTS", str(weights))
     monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["n3net", "denoise", *arguments])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        return code, *capfd.readouterr()
-
-    return call
+    return functools.partial(command, "denoise")
 
 
 def picture(*shape: int, seed: int = 0) -> np.ndarray:

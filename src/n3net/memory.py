@@ -13,9 +13,9 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
 def reuse_freed_memory() -> bool:
     """Keep freed memory for the next tensor instead of giving it back to the system; False where that has no meaning.
 
-    By default each tensor of more than 32 MB is mapped, filled with zeros by the system and unmapped again, about a
-    fifth of the time of a network on a CPU. It concerns the whole process, so it is for programs to call, not for
-    libraries; the command line does.
+    By default each tensor of more than 32 MB is mapped, filled with zeros by the system and unmapped again, a good part
+    of the time of a network on a CPU. It concerns the whole process, so it is for programs to call, not for libraries;
+    the command line does.
     """
     libc, largest = _libc(), 2**31 - 1
     if not hasattr(libc, "mallopt"):

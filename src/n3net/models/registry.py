@@ -161,21 +161,9 @@ def raw_n3net(
     first_norm: bool = True,
 ) -> nn.Module:
     """N3Net that is told the noise level (a, b) of raw data; see :class:`n3net.models.raw.RawDenoiser`."""
-    net = N3Net(
-        3,
-        1,
-        stages=stages,
-        depth=depth,
-        features=features,
-        block_channels=block_channels,
-        k=k,
-        patch_size=patch_size,
-        stride=stride,
-        window=window,
-        options=_options(options),
-        first_norm=first_norm,
-    )
-    return RawDenoiser(net, stabilize)
+    settings = {**locals(), "options": _options(options)}
+    del settings["stabilize"]
+    return RawDenoiser(N3Net(3, 1, **settings), stabilize)
 
 
 def raw_dncnn(*, stabilize: bool = True, depth: int = 17, features: int = 64, first_norm: bool = True) -> nn.Module:

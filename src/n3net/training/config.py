@@ -23,16 +23,17 @@ class OptimizerConfig:
     """How gradients become steps.
 
     Args:
-        name: Adam and SGD add the weight decay to the gradient, AdamW takes it from the weights.
+        name: Adam and SGD add the weight decay to the gradient, AdamW takes it from the weights; ``muon`` is
+            :class:`~n3net.training.optimizer.Muon`.
         lr: peak learning rate.
         betas: of Adam.
-        momentum: of SGD.
+        momentum: of SGD and Muon.
         weight_decay: on the weights of convolutions and linear layers and the scale of batch norms, nothing else.
         clip: largest gradient, or null.
         clip_by: ``norm`` of the whole gradient; or ``value``, each entry to at most ``clip / lr`` as VDSR does.
     """
 
-    name: Literal["adam", "adamw", "sgd"] = "adam"
+    name: Literal["adam", "adamw", "sgd", "muon"] = "adam"
     lr: float = 1e-3
     betas: tuple[float, float] = (0.9, 0.999)
     momentum: float = 0.9

@@ -27,7 +27,7 @@ from n3net.tasks.gaussian import GaussianOptions
 from n3net.training import checkpoint, config
 from n3net.training.data import Images, Prefetcher, choose, generator
 from n3net.training.loop import train
-from n3net.training.optimizer import Average, build_optimizer
+from n3net.training.optimizer import Average, build_optimizer, orthogonal
 from n3net.training.schedule import learning_rate
 from n3net.training.start import start_at_identity
 from n3net.weights import info, load
@@ -126,7 +126,7 @@ class TestConfig:
             ("batch_size=2.5", "batch_size: expected a whole number"),
             ("optimizer.lr=fast", "optimizer.lr: expected a number"),
             ("optimizer.lr=-1", "optimizer.lr: expected a positive number"),
-            ("optimizer.name=adagrad", "optimizer.name: expected adam or adamw or sgd"),
+            ("optimizer.name=adagrad", "optimizer.name: expected adam or adamw or sgd or muon"),
             ("optimizer=7", "optimizer: expected keys and values"),
             ("channels_last=1", "channels_last: expected true or false"),
             ("budget=tomorrow", "budget"),
@@ -228,6 +228,37 @@ class TestOptimizer:
         assert all(names[id(p)].endswith("bias") for p in rest["params"])
         assert (decay["weight_decay"], rest["weight_decay"]) == (0.1, 0)
 
+    @pytest.mark.parametrize("shape", [(16, 16), (16, 144), (64, 16)])
+    def test_orthogonal(self, shape: tuple[int, int]) -> None:
+        """As u vᵀ of the singular value decomposition, with singular values near 1."""
+        matrix = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+        u, _, v = torch.linalg.svd(matrix, full_matrices=False)
+        inner = u.T @ orthogonal(matrix) @ v.T
+        assert (inner - inner.diagonal().diag()).abs().max() < 1e-4
+        assert 0.3 < inner.diagonal().min() <= inner.diagonal().max() < 1.3
+        assert orthogonal(torch.zeros(shape)).abs().max() == 0
+
+    def test_muon(self) -> None:
+        """The first step of a matrix is orthogonal and as large as the rate says; what is no matrix is left to Adam."""
+        ours, adams = (create("dncnn", depth=3, features=16) for _ in range(2))
+        adams.load_state_dict(ours.state_dict())
+        before = {name: p.detach().clone() for name, p in ours.named_parameters()}
+        for model, name in ((ours, "muon"), (adams, "adam")):
+            optimizer = build_optimizer(model, config.OptimizerConfig(name=name, lr=0.01))  # type: ignore[arg-type]
+            model(torch.linspace(-1, 1, 400).view(1, 1, 20, 20)).square().sum().backward()
+            gradient = {name: p.grad.flatten(1).clone() for name, p in model.named_parameters() if p.dim() == 4}
+            optimizer.step()
+        orthogonalised = 0
+        for (name, p), theirs in zip(ours.named_parameters(), adams.parameters(), strict=True):
+            if p.shape == (16, 16, 3, 3):
+                step = (p - before[name]).detach()
+                assert step.square().mean().sqrt() == pytest.approx(0.01, rel=0.3)
+                torch.testing.assert_close(step.flatten(1), -0.01 * 12 * orthogonal(gradient[name]))
+                orthogonalised += 1
+            else:
+                torch.testing.assert_close(p, theirs)
+        assert orthogonalised == 1
+
     def test_average(self) -> None:
         model = torch.nn.Linear(1, 1)
         average = Average(model, 0.5)
@@ -283,18 +314,36 @@ class TestRuns:
         outcome = train(tiny(folder, "steps=100", "data.sigma=50", "start=identity", "optimizer.lr=5e-3"), tmp_path)
         assert outcome.scores["psnr"] > 14.15 + 3  # that of the noisy image, and 3 dB
 
+    def test_starts_from_weights(self, folder: Path, tmp_path: Path) -> None:
+        train(tiny(folder), tmp_path / "one")
+        weights = tmp_path / "one" / "weights.safetensors"
+        still = ("steps=1", f"start={weights}", "optimizer.lr=1e-30")
+        train(tiny(folder, *still), tmp_path / "two")
+        one, two = (load(tmp_path / run / "weights.safetensors") for run in ("one", "two"))
+        for (name, a), b in zip(one.named_parameters(), two.parameters(), strict=True):
+            torch.testing.assert_close(a, b, msg=name)
+        assert two.record["training"]["before"]["steps"] == 12  # type: ignore[union-attr]
+        with pytest.raises(UserError, match=r"start: .*k 2.*, the config's model .*k 3"):
+            train(tiny(folder, *still, "model.k=3"), tmp_path / "three")
+        with pytest.raises(UserError, match="there are no weights 'identiti'"):
+            train(tiny(folder, "start=identiti"), tmp_path / "four")
+
     def test_workers_change_nothing(self, folder: Path, tmp_path: Path) -> None:
         train(tiny(folder), tmp_path / "one")
         train(tiny(folder, "workers=3"), tmp_path / "three")
         assert losses(tmp_path / "one") == losses(tmp_path / "three")
 
-    def test_killed_run_continues_as_if_nothing_had_happened(self, folder: Path, tmp_path: Path) -> None:
-        process = start(folder, tmp_path / "killed", "steps=60")
+    @pytest.mark.parametrize("optimizer", ["adam", "muon"])
+    def test_killed_run_continues_as_if_nothing_had_happened(
+        self, folder: Path, tmp_path: Path, optimizer: str
+    ) -> None:
+        long = ("steps=60", f"optimizer.name={optimizer}", "model.features=16")
+        process = start(folder, tmp_path / "killed", *long)
         wait_for_step(process, tmp_path / "killed", 23)
         process.kill()
         process.wait()
-        resumed = train(tiny(folder, "steps=60"), tmp_path / "killed")
-        undisturbed = train(tiny(folder, "steps=60"), tmp_path / "whole")
+        resumed = train(tiny(folder, *long), tmp_path / "killed")
+        undisturbed = train(tiny(folder, *long), tmp_path / "whole")
         assert losses(tmp_path / "killed") == losses(tmp_path / "whole")
         assert resumed.scores == undisturbed.scores
         one, two = (load(tmp_path / run / "weights.safetensors").state_dict() for run in ("killed", "whole"))

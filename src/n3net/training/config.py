@@ -84,7 +84,8 @@ class Config:
         batch_size: items of a step, over all processes together.
         seed: of initialisation, crops and noise.
         optimizer, schedule: see there.
-        start: from ``random`` weights, or with every DnCNN as the ``identity`` on the channels that it skips.
+        start: from ``random`` weights, with every DnCNN as the ``identity`` on the channels that it skips, or from
+            trained weights by name or path.
         ema: decay of the exponential moving average of the weights, which is validated and exported; 0 for none.
         precision: ``32-true`` or ``bf16-mixed``, or what else Lightning Fabric knows.
         accelerator, devices, nodes: of Lightning Fabric.
@@ -106,7 +107,7 @@ class Config:
     seed: int = 0
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
-    start: Literal["random", "identity"] = "random"
+    start: str = "random"
     ema: float = 0.999
     precision: str = "32-true"
     accelerator: str = "auto"

@@ -21,7 +21,7 @@ from n3net.training.guards import first_not_finite, on_signals, only_one
 from n3net.training.optimizer import Average, build_optimizer
 from n3net.training.progress import Reporter, duration
 from n3net.training.schedule import learning_rate
-from n3net.training.start import start_at_identity
+from n3net.training.start import start_from
 from n3net.training.sync import synchronize
 
 NETWORK = 3  # stream of the random numbers that are drawn inside a network
@@ -73,8 +73,7 @@ class _Trainer:
         self.rank, self.world = fabric.global_rank, fabric.world_size
         torch.manual_seed(config.seed)
         self.net = task.build_model()
-        if config.start == "identity":
-            start_at_identity(self.net)
+        self.before = start_from(config.start, self.net)
         if config.channels_last:
             self.net = self.net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.average = Average(self.net, config.ema)
@@ -331,6 +330,8 @@ class _Trainer:
             "validation": {name: round(value, 4) for name, value in scores.items()},
             "config": config,
         }
+        if self.before:
+            training["before"] = self.before
         save(path, self.average.model, {"training": training, "licence": self.config.licence})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -57,6 +58,10 @@ class Muon(torch.optim.Adam):
                     p.add_(step.view_as(p), alpha=-group["lr"] * math.sqrt(max(step.shape)))
                     p.grad = None  # done: Adam passes over it
         return super().step(closure)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """As any optimizer's: Adam's own looks for its step count in all states, and those of matrices have none."""
+        torch.optim.Optimizer.__setstate__(self, state)
 
 
 def is_matrix(parameter: Tensor) -> bool:

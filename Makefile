@@ -12,7 +12,7 @@ help:  ## List the targets
 
 install: $(STAMP)  ## Make .venv and install n3net into it
 
-$(STAMP): pyproject.toml setup.py constraints.txt $(wildcard src/n3net/matching/kernel/*)
+$(STAMP): pyproject.toml setup.py constraints.txt $(wildcard src/n3net/kernel/*)
 	@echo "Installing n3net into $(VENV) (the first time fetches PyTorch, a few minutes) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --progress-bar on -c constraints.txt torch numpy

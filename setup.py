@@ -4,7 +4,7 @@ from glob import glob
 
 from setuptools import Extension, setup
 
-KERNEL = "src/n3net/matching/kernel"
+KERNEL = "src/n3net/kernel"
 
 setup(
     ext_modules=[

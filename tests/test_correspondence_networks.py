@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from n3net import kernel
 from n3net.correspondence.matchfile import Pair
 from n3net.errors import UserError
 from n3net.matching import native
@@ -24,7 +25,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "cnnet": {"features": 16, "depth": 4},
     "n3net-sets": {"features": 16, "depth": 4, "block_features": 8},
 }
-needs_kernel = pytest.mark.skipif(native.instruction_set() is None, reason="the compiled kernel is not built")
+needs_kernel = pytest.mark.skipif(kernel.instruction_set() is None, reason="the compiled kernel is not built")
 
 
 def sets(*sizes: int, channels: int = 4, pad: int | None = None) -> tuple[Tensor, Tensor]:

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from n3net.matching import BACKENDS, Matching, match_images, match_sets, native
+from n3net import kernel
+from n3net.matching import BACKENDS, Matching, match_images, match_sets
 from n3net.matching.grid import Grid
 
-HAS_KERNEL = native.instruction_set() is not None
+HAS_KERNEL = kernel.instruction_set() is not None
 Case = tuple[int, int, int, int, int, int, int, int, int, str, str]
 FAST = ["dense", "tiled", pytest.param("native", marks=pytest.mark.skipif(not HAS_KERNEL, reason="no kernel built"))]
 
@@ -283,7 +284,7 @@ def test_matching_refuses(arguments: dict[str, object], message: str) -> None:
 
 
 def test_a_missing_kernel_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "_MISSING", "the compiled kernel was not built")
+    monkeypatch.setattr(kernel, "_MISSING", "the compiled kernel was not built")
     matching = Matching(2, 2, 3)
     tensors = inputs(matching, 1, 1, 1, 8, 8, torch.float32)
     with pytest.raises(ValueError, match="backend 'native' cannot run: the compiled kernel was not built"):

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from n3net.bench import naive
 from n3net.bench.measure import Timing, peak_memory, timings
+from n3net.convolution import accelerate
 from n3net.matching import Matching, match_images
 from n3net.models import DnCNN, N3Net, fold_batch_norm
 
@@ -77,6 +78,14 @@ def training_over_naive(repeat: int, tick: Tick) -> Figure:
     return _ratio("train_over_naive", what, fast | slow, 1 / 3)
 
 
+def training_winograd(repeat: int, tick: Tick) -> Figure:
+    fast = _fast(N3Net())
+    accelerate(fast)
+    times = timings({"Winograd": _training_step(fast), "PyTorch": _training_step(N3Net())}, repeat, tick)
+    what = "N3Net, one training step: 3 x 3 convolutions by Winograd's algorithm / by PyTorch"
+    return _ratio("train_winograd", what, times, 1 / 1.5)
+
+
 def block_over_naive(repeat: int, tick: Tick) -> Figure:
     ours, theirs = _engine(512, ours=True), _engine(512, ours=False)
     fast = timings({"n3net": ours}, max(repeat, 5), tick)
@@ -125,6 +134,7 @@ FIGURES = (
     training,
     training_memory,
     training_over_naive,
+    training_winograd,
     block_over_naive,
     pixel_cost_growth,
     block_memory,

@@ -84,13 +84,13 @@ def own_peak() -> int:
 
 def machine() -> dict[str, object]:
     """What the figures depend on."""
-    from n3net.matching import native
+    from n3net import kernel
     from n3net.version import __version__
 
     return {
         "processor": _processor(),
         "threads": torch.get_num_threads(),
-        "kernel": native.instruction_set() or "not built",
+        "kernel": kernel.instruction_set() or "not built",
         "python": platform.python_version(),
         "torch": torch.__version__,
         "n3net": __version__,

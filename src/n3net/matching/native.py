@@ -1,18 +1,15 @@
-"""The compiled CPU backend: ``kernel/`` through ctypes, as PyTorch operators with gradients."""
+"""The compiled CPU backend: :mod:`n3net.kernel` as PyTorch operators with gradients."""
 
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from n3net import kernel
 from n3net.matching.grid import Grid, Pads
-
-INTERFACE = 2  # of the kernel that this file was written for
-_SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
 
 
 class _Problem(ctypes.Structure):
@@ -59,42 +56,11 @@ class _Rows(ctypes.Structure):
     _fields_ = [(name, ctypes.c_int64) for name in ("rows", "slots", "k", "threads")]
 
 
-def _load() -> tuple[ctypes.CDLL | None, str]:
-    """The kernel, and if there is none, why."""
-    spec = importlib.util.find_spec("n3net._kernel")
-    if spec is None or spec.origin is None:
-        return None, "the compiled kernel was not built (no C++ compiler when n3net was installed)"
-    try:
-        library = ctypes.CDLL(spec.origin)
-        library.n3_instruction_set.restype = ctypes.c_char_p
-    except (OSError, AttributeError) as error:
-        return None, f"the compiled kernel does not load: {error}"
-    if not hasattr(library, "n3_interface") or library.n3_interface() != INTERFACE:
-        return None, "the compiled kernel is that of an older version, install n3net again"
-    return library, ""
-
-
-_LIBRARY, _MISSING = _load()
-
-
-def instruction_set() -> str | None:
-    """What the kernel uses on this processor, or None where there is no kernel."""
-    return None if _LIBRARY is None else _LIBRARY.n3_instruction_set().decode()
-
-
 def why_not(values: Tensor, rule: str) -> str | None:
     """Why this backend cannot run, or None."""
-    if _MISSING:
-        return _MISSING
-    if values.device.type != "cpu":
-        return f"it runs on the CPU, the tensors are on {values.device}"
-    if values.dtype not in _SUFFIX:
-        return f"it computes in float32 and float64, not {values.dtype}"
     if rule not in ("continuous", "hard"):
         return f"it knows the rules 'continuous' and 'hard', not {rule!r}"
-    if torch.compiler.is_exporting():
-        return "an exported program must not depend on it"
-    return None
+    return kernel.why_not(values)
 
 
 def _call(name: str, grid: list[int], sizes: dict[str, int], *tensors: Tensor | _Image) -> None:
@@ -109,16 +75,7 @@ def _call(name: str, grid: list[int], sizes: dict[str, int], *tensors: Tensor | 
         threads=torch.get_num_threads(),
         **sizes,
     )
-    _run(name, problem, *tensors)
-
-
-def _run(name: str, problem: ctypes.Structure, *tensors: Tensor | _Image) -> None:
-    """Call a function of the kernel; plain tensors are contiguous."""
-    dtype = next(t.dtype for t in tensors if isinstance(t, Tensor))
-    pointers = (ctypes.c_void_p(t.data_ptr()) if isinstance(t, Tensor) else ctypes.byref(t) for t in tensors)
-    if getattr(_LIBRARY, f"n3_{name}_{_SUFFIX[dtype]}")(ctypes.byref(problem), *pointers):
-        shapes = [tuple(t.shape) for t in tensors if isinstance(t, Tensor)]
-        raise MemoryError(f"n3net: out of memory in {name} for tensors {shapes}")
+    kernel.run(name, problem, *tensors)
 
 
 def _volumes(values: Tensor, k: int) -> Tensor:
@@ -245,7 +202,7 @@ def _(
 def _compute_selection(z: Tensor, strength: Tensor, k: int) -> Tensor:
     z, strength = z.contiguous(), strength.contiguous()
     w = z.new_empty(*z.shape[:-1], k, z.shape[-1])
-    _run("select", _rows(z, k), z, strength, w)
+    kernel.run("select", _rows(z, k), z, strength, w)
     return w
 
 
@@ -261,7 +218,7 @@ def _(z: Tensor, strength: Tensor, k: int) -> Tensor:
 def _selection_backward(g: Tensor, z: Tensor, strength: Tensor, k: int) -> tuple[Tensor, Tensor]:
     g, z, strength = (t.contiguous() for t in (g, z, strength))
     grads = torch.empty_like(z), torch.empty_like(strength)
-    _run("select_backward", _rows(z, k), g, z, strength, *grads)
+    kernel.run("select_backward", _rows(z, k), g, z, strength, *grads)
     return grads
 
 

@@ -90,6 +90,7 @@ class Config:
         precision: ``32-true`` or ``bf16-mixed``, or what else Lightning Fabric knows.
         accelerator, devices, nodes: of Lightning Fabric.
         channels_last: memory layout of images.
+        winograd: on CPUs, wide 3 x 3 convolutions by :mod:`n3net.convolution`, faster, best with ``channels_last``.
         workers: threads that prepare batches.
         log_every: steps between two lines of the log.
         validate_every, save_every: ``10m``, or a number of steps; validation 0 for never before the end.
@@ -114,6 +115,7 @@ class Config:
     devices: int = 1
     nodes: int = 1
     channels_last: bool = False
+    winograd: bool = False
     workers: int = 1
     log_every: int = 10
     validate_every: int | str = "15m"

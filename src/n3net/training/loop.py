@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from n3net.convolution import accelerate
 from n3net.errors import UserError
 from n3net.tasks import Task, task_class
 from n3net.training import checkpoint, require
@@ -77,6 +78,8 @@ class _Trainer:
         if config.channels_last:
             self.net = self.net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.average = Average(self.net, config.ema)
+        if config.winograd:
+            accelerate(self.net)
         if self.world > 1:
             synchronize(self.net)
         self.model, self.optimizer = fabric.setup(self.net, build_optimizer(self.net, config.optimizer))

@@ -1,4 +1,4 @@
-// The compiled CPU engine behind a plain C ABI: raw pointers in, raw pointers out, no headers of PyTorch.
+// The compiled CPU code behind a plain C ABI: raw pointers in, raw pointers out, no headers of PyTorch.
 //
 // The engine itself is engine.inc, compiled once for each instruction set that this compiler and processor
 // family know; the best one that the machine has is chosen when a function is called.
@@ -14,6 +14,7 @@
 #include <new>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #if !defined(__GNUC__)
@@ -52,6 +53,12 @@ struct Rows {
     int64_t rows;
     int64_t slots;  // candidates of a query, M
     int64_t k;
+    int64_t threads;
+};
+
+// Images of a convolution, channels last. Mirrors `Tiles` in convolution.py.
+struct Tiles {
+    int64_t batch, height, width, channels;
     int64_t threads;
 };
 
@@ -191,13 +198,22 @@ template <class Baseline, class Avx2, class Avx512> int run(Baseline baseline, A
     }                                                                                                                  \
     extern "C" int n3_select_backward_##name(const Rows *p, const T *gw, const T *z, const T *c, T *gz, T *gc) {       \
         return N3_RUN(select_backward<T>(*p, gw, z, c, gz, gc));                                                       \
+    }                                                                                                                  \
+    extern "C" int n3_winograd_input_##name(const Tiles *p, const T *x, T *v) {                                        \
+        return N3_RUN(winograd_input<T>(*p, x, v));                                                                    \
+    }                                                                                                                  \
+    extern "C" int n3_winograd_output_##name(const Tiles *p, const T *m, T *y) {                                       \
+        return N3_RUN(winograd_output<T>(*p, m, y));                                                                   \
+    }                                                                                                                  \
+    extern "C" int n3_winograd_gradient_##name(const Tiles *p, const T *g, T *v) {                                     \
+        return N3_RUN(winograd_gradient<T>(*p, g, v));                                                                 \
     }
 
 N3_EXPORT(f32, float)
 N3_EXPORT(f64, double)
 
-// Changes with the arguments of the functions above, and with INTERFACE in native.py.
-extern "C" int n3_interface() { return 2; }
+// Changes with the arguments of the functions above, and with INTERFACE in __init__.py.
+extern "C" int n3_interface() { return 3; }
 
 extern "C" const char *n3_instruction_set() {
     static const char *const names[] = {"baseline", "avx2", "avx512"};

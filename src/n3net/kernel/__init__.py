@@ -1,0 +1,57 @@
+"""The compiled kernel: the C++ beside this file, through ctypes. Without it, all runs on PyTorch alone."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+
+import torch
+from torch import Tensor
+
+INTERFACE = 3  # of the kernel that this package was written for
+_SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
+
+
+def _load() -> tuple[ctypes.CDLL | None, str]:
+    """The kernel, and if there is none, why."""
+    spec = importlib.util.find_spec("n3net._kernel")
+    if spec is None or spec.origin is None:
+        return None, "the compiled kernel was not built (no C++ compiler when n3net was installed)"
+    try:
+        library = ctypes.CDLL(spec.origin)
+        library.n3_instruction_set.restype = ctypes.c_char_p
+    except (OSError, AttributeError) as error:
+        return None, f"the compiled kernel does not load: {error}"
+    if not hasattr(library, "n3_interface") or library.n3_interface() != INTERFACE:
+        return None, "the compiled kernel is that of an older version, install n3net again"
+    return library, ""
+
+
+_LIBRARY, _MISSING = _load()
+
+
+def instruction_set() -> str | None:
+    """What the kernel uses on this processor, or None where there is no kernel."""
+    return None if _LIBRARY is None else _LIBRARY.n3_instruction_set().decode()
+
+
+def why_not(values: Tensor) -> str | None:
+    """Why the kernel cannot compute with tensors like this one, or None."""
+    if _MISSING:
+        return _MISSING
+    if values.device.type != "cpu":
+        return f"it runs on the CPU, the tensors are on {values.device}"
+    if values.dtype not in _SUFFIX:
+        return f"it computes in float32 and float64, not {values.dtype}"
+    if torch.compiler.is_exporting():
+        return "an exported program must not depend on it"
+    return None
+
+
+def run(name: str, problem: ctypes.Structure, *tensors: Tensor | ctypes.Structure) -> None:
+    """Call a function of the kernel; tensors are given as they lie in memory."""
+    dtype = next(t.dtype for t in tensors if isinstance(t, Tensor))
+    pointers = (ctypes.c_void_p(t.data_ptr()) if isinstance(t, Tensor) else ctypes.byref(t) for t in tensors)
+    if getattr(_LIBRARY, f"n3_{name}_{_SUFFIX[dtype]}")(ctypes.byref(problem), *pointers):
+        shapes = [tuple(t.shape) for t in tensors if isinstance(t, Tensor)]
+        raise MemoryError(f"n3net: out of memory in {name} for tensors {shapes}")

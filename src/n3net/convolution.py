@@ -3,7 +3,7 @@
 It multiplies a quarter as often as the sum that defines a convolution, and rounds more: in float32 the results agree to
 about 1e-5 of the largest. Reference: Lavin & Gray, "Fast Algorithms for Convolutional Neural Networks", CVPR 2016.
 
-Letters: B batch, C channels in, K channels out, H and W the image, T = B ceil(H/4) ceil(W/4) tiles of 4 x 4 pixels,
+Letters: B batch, C channels in, K channels out, H and W the image, T = ceil(H/4) ceil(W/4) tiles of 4 x 4 pixels,
 36 = 6 x 6 numbers of a transformed tile.
 """
 
@@ -74,11 +74,13 @@ def _suits(layer: nn.Conv2d) -> bool:
 
 
 class _Convolution(torch.autograd.Function):
+    """Image by image: what lies between the transforms is several times as large as an image, and should stay in cache."""
+
     @staticmethod
     def forward(ctx: Any, images: Tensor, weight: Tensor) -> Tensor:
         images = images.contiguous(memory_format=torch.channels_last)
         ctx.save_for_backward(images, weight)
-        return _multiply(_to_tiles("input", images), weight, images.shape)
+        return _convolve(images, weight)
 
     @staticmethod
     @once_differentiable
@@ -87,34 +89,38 @@ class _Convolution(torch.autograd.Function):
         g = g.contiguous(memory_format=torch.channels_last)
         g_images = g_weight = None
         if ctx.needs_input_grad[0]:
-            turned = weight.flip(2, 3).transpose(0, 1)  # (C, K, 3, 3)
-            g_images = _multiply(_to_tiles("input", g), turned, images.shape)
+            g_images = _convolve(g, weight.flip(2, 3).transpose(0, 1))
         if ctx.needs_input_grad[1]:
             k, c = weight.shape[:2]
-            products = _to_tiles("gradient", g).transpose(1, 2) @ _to_tiles("input", images)  # (36, K, C)
+            products = g.new_zeros(36, k, c)
+            for image, g_image in zip(images.split(1), g.split(1), strict=True):
+                products.baddbmm_(_to_tiles("gradient", g_image).transpose(1, 2), _to_tiles("input", image))
             g_weight = _GG.to(g.dtype).T @ products.view(36, k * c)  # (9, K C)
             g_weight = g_weight.view(3, 3, k, c).permute(2, 3, 0, 1)  # (K, C, 3, 3)
         return g_images, g_weight
 
 
-def _to_tiles(transform: str, images: Tensor) -> Tensor:
-    """(B, C, H, W) -> (36, T, C), by the transform of the ``input`` or of the ``gradient`` of the output."""
-    b, c, h, w = images.shape
-    tiles = images.new_empty(36, b * -(-h // 4) * -(-w // 4), c)
-    kernel.run(f"winograd_{transform}", _problem(images), images, tiles)
+def _convolve(images: Tensor, weight: Tensor) -> Tensor:
+    """(B, C, H, W), (K, C, 3, 3) -> (B, K, H, W)."""
+    k, c = weight.shape[:2]
+    weights = _GG.to(weight.dtype) @ weight.permute(2, 3, 1, 0).reshape(9, c * k)  # (36, C K)
+    weights = weights.view(36, c, k)
+    b, _, h, w = images.shape
+    out = torch.empty(b, k, h, w, dtype=images.dtype, memory_format=torch.channels_last)
+    for image, result in zip(images.split(1), out.split(1), strict=True):
+        products = _to_tiles("input", image) @ weights  # (36, T, K)
+        kernel.run("winograd_output", _problem(result), products, result)
+    return out
+
+
+def _to_tiles(transform: str, image: Tensor) -> Tensor:
+    """(1, C, H, W) -> (36, T, C), by the transform of the ``input`` or of the ``gradient`` of the output."""
+    _, c, h, w = image.shape
+    tiles = image.new_empty(36, -(-h // 4) * -(-w // 4), c)
+    kernel.run(f"winograd_{transform}", _problem(image), image, tiles)
     return tiles
 
 
-def _multiply(tiles: Tensor, weight: Tensor, shape: torch.Size) -> Tensor:
-    """Tiles times weights, back to images: (36, T, C), (K, C, 3, 3) -> (B, K, H, W)."""
-    k, c = weight.shape[:2]
-    weights = _GG.to(weight.dtype) @ weight.permute(2, 3, 1, 0).reshape(9, c * k)  # (36, C K)
-    products = tiles @ weights.view(36, c, k)  # (36, T, K)
-    images = torch.empty(shape[0], k, *shape[2:], dtype=tiles.dtype, memory_format=torch.channels_last)
-    kernel.run("winograd_output", _problem(images), products, images)
-    return images
-
-
-def _problem(images: Tensor) -> _Tiles:
-    b, c, h, w = images.shape
-    return _Tiles(b, h, w, c, torch.get_num_threads())
+def _problem(image: Tensor) -> _Tiles:
+    _, c, h, w = image.shape
+    return _Tiles(1, h, w, c, torch.get_num_threads())

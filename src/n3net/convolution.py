@@ -74,7 +74,7 @@ def _suits(layer: nn.Conv2d) -> bool:
 
 
 class _Convolution(torch.autograd.Function):
-    """Image by image: what lies between the transforms is several times as large as an image, and should stay in cache."""
+    """Image by image: what lies between the transforms is larger than an image, and should stay in cache."""
 
     @staticmethod
     def forward(ctx: Any, images: Tensor, weight: Tensor) -> Tensor:

@@ -20,11 +20,11 @@ COMMANDS = {
     "data": ("n3net.cli.data", "Make files of matches, to train and evaluate networks for correspondences."),
     "models": ("n3net.cli.models", "List the networks: size, and the paper's row they stand for."),
     "weights": ("n3net.cli.weights", "List, inspect, import, verify or fetch trained weights."),
-    "eval": ("n3net.cli.eval", "Measure models on images, with fixed seeds and stated protocols."),
+    "eval": ("n3net.cli.eval", "Measure models on images or matches, with fixed seeds and stated protocols."),
     "reproduce": ("n3net.cli.reproduce", "The paper's tables, beside what is measured here."),
     "inspect": ("n3net.cli.inspect", "Show what the N3 blocks of a model have learned, on an image."),
     "bench": ("n3net.cli.bench", "Measure speed and memory against DnCNN and the 2018 way, as ratios."),
-    "demo": ("n3net.cli.demo", "Show what n3net does, in a picture."),
+    "demo": ("n3net.cli.demo", "Show what n3net does, in two pictures."),
 }
 
 

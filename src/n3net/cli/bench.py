@@ -17,7 +17,9 @@ def _show(status: Any, figure: str, what: str) -> None:
 def command(
     output: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file, too.")] = None,
     repeat: Annotated[int, typer.Option(help="Rounds of each measurement, after one to warm up.", min=1)] = 7,
-    only: Annotated[list[str] | None, typer.Option(help="Measure only the figures of these keys.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Only these, such as forward or training_winograd. Repeatable.")
+    ] = None,
     threads: Annotated[int | None, typer.Option(help="Threads; by default as many as PyTorch takes.", min=1)] = None,
 ) -> None:
     """Measure speed and memory on this machine.

@@ -37,7 +37,9 @@ def command(
     ] = None,
     sigma: Annotated[
         float | None,
-        typer.Option(min=0, help="Noise level, in gray levels of 0..255 for any type of file. (default: estimated)"),
+        typer.Option(
+            min=0, help="Noise level, in gray levels of 0..255 for any type of file but raw ones. (default: estimated)"
+        ),
     ] = None,
     model: Annotated[
         str | None, typer.Option(help="Weights by name or file. (default: 'gray', 'color' or 'raw', as the image is)")

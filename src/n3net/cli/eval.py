@@ -32,7 +32,10 @@ def _group() -> None:
 @app.command()
 def gaussian(
     model: Annotated[
-        list[str], typer.Option(help="Weights by name or file, 'nlm', 'bm3d', 'noisy', or nn3d:WEIGHTS. Repeatable.")
+        list[str],
+        typer.Option(
+            help="Weights by name or file, 'nlm', 'bm3d', 'noisy', nn3d:WEIGHTS; LABEL=MODEL renames. Repeatable."
+        ),
     ],
     data: Data,
     sigma: Annotated[list[float], typer.Option(help="Noise level in gray levels. Repeatable.")] = [25.0],  # noqa: B006

@@ -44,9 +44,11 @@ def command(
     from n3net.evaluation.images import ImageSet, image_set
     from n3net.evaluation.report import write
     from n3net.inspection import interesting_pixels, look, mean_largest
-    from n3net.models import Upscaler
+    from n3net.models import Denoiser, Upscaler
 
     net = load(model)
+    if not isinstance(net, (Denoiser, Upscaler)):
+        raise UserError(f"{model}: only networks for images can be inspected, of denoising and super-resolution")
     channels = int(getattr(net, "channels", 1))
     images = image_set(image, limit) if image.is_dir() else ImageSet(image.parent.name, (image,))
     level = noise if sigma is None else sigma

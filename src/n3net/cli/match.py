@@ -45,7 +45,10 @@ def command(
         list[Path] | None, typer.Argument(metavar="A B", help="Two image files.", show_default=False)
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Directory to write to. (default: A-B-matches)")
+        Path | None,
+        typer.Option(
+            "-o", "--output", help="Directory to write to. (default: A-B-matches, or NAME-matches beside NAME.txt)"
+        ),
     ] = None,
     pairs: Annotated[
         Path | None, typer.Option(help="Instead of A and B: a text file with two names on each line. Resumable.")
@@ -75,7 +78,7 @@ def command(
     force: Force = False,
     device: Device = "cpu",
     max_megapixels: Annotated[
-        float, typer.Option(min=0, help="Refuse larger images: SIFT takes a quarter of a gigabyte for each.")
+        float, typer.Option(min=0, help="Refuse larger images: SIFT takes a quarter of a gigabyte for each megapixel.")
     ] = 50,
 ) -> None:
     """Match two photographs: SIFT, nearest neighbours, a network that tells right from wrong, the relative pose.

@@ -26,7 +26,7 @@ White = Annotated[
 ]
 TileSide = Annotated[
     int | None,
-    typer.Option(min=1, help="Side of the tiles in pixels; smaller needs less memory. (default: fits into 1 GB)"),
+    typer.Option(min=1, help="Side of the tiles in pixels; smaller needs less memory. (default: needs about 800 MB)"),
 ]
 Device = Annotated[str, typer.Option(help="Where the network runs: cpu, cuda, mps.")]
 MaxMegapixels = Annotated[float, typer.Option(min=0, help="Refuse larger images.")]

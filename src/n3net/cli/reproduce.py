@@ -22,6 +22,8 @@ def command(
 ) -> None:
     """Print a table of the paper, with what your weights and data give beside it.
 
+    n3net reproduce table3 --data DIR
+
     Weights take part when they are known by name ('n3net weights list') or given with --model, are of the row's
     architecture and were trained for its noise level or factor. A dash means that there are none, or no data:
     nothing is filled in that was not measured.

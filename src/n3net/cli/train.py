@@ -11,7 +11,7 @@ import typer
 def command(
     config: Annotated[str, typer.Argument(help="A .yaml file, or the name of a config that comes with n3net.")] = "",
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="e.g. optimizer.lr=5e-4 model.k=4")
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="e.g. optimizer.lr=5e-4 model.k=4")
     ] = None,
     budget: Annotated[
         str | None, typer.Option(help="Fit the whole schedule into this much wall-clock time, e.g. 3h.")
@@ -23,7 +23,17 @@ def command(
 ) -> None:
     """Train a network, or go on training it: the same command again continues from the last checkpoint.
 
+    n3net train gray --budget 3h
+
+    n3net train gaussian-25 model.k=4 --runs runs/k4
+
+    n3net train my.yaml optimizer.lr=5e-4 --show
+
+    Without a config it lists those that come with n3net. Data is looked for in $N3NET_DATA, or data.root=DIR, else in
+    the current folder. The run's folder gets best.safetensors and weights.safetensors, for --model of other commands.
     Its libraries come with the package's extra 'train'.
+
+    Exit code: 0 done, 2 wrong usage, 130 or 143 interrupted after a checkpoint.
     """
     from n3net.errors import UserError
     from n3net.training import config as configs

@@ -68,7 +68,7 @@ def info(name: Name) -> None:
 def verify(
     names: Annotated[list[str] | None, typer.Argument(help="Names or files; all if none is given.")] = None,
 ) -> None:
-    """Check that files are whole, fit their model, and denoise without numbers going wrong."""
+    """Check that files are whole, fit their model, and give finite numbers when they run."""
     from n3net.errors import UserError
     from n3net.weights import available
     from n3net.weights.verify import verify
@@ -88,7 +88,9 @@ def verify(
 @app.command("import")
 def import_(
     file: Annotated[Path, typer.Argument(help="The authors' N3Net (.t7), KAIR's or SaoYan's DnCNN (.pth).")],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File to write. (default: one among your own weights)")
+    ] = None,
     name: Annotated[str | None, typer.Option(help="Instead of a file: a name among your own weights.")] = None,
     sigma: Annotated[float | None, typer.Option(help="Noise level of its training, if the file name lacks it.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,

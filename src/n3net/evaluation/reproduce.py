@@ -224,7 +224,9 @@ def to_json(table: Table, measured: Sequence[Measured]) -> dict[str, Any]:
 def find_table(name: str, tables: dict[str, Table]) -> Table:
     """A table by name."""
     if name not in tables:
-        raise UserError(f"there is no {name!r} to reproduce; there are {', '.join([*tables, 'table6'])}")
+        raise UserError(
+            f"there is no {name!r} to reproduce; there are {', '.join(sorted([*tables, 'table4', 'table6']))}"
+        )
     return tables[name]
 
 

@@ -44,8 +44,8 @@ def locate(name_or_path: str | Path) -> Path:
         raise UserError(f"{path}: there is no such file")
     if (CONFIGS / f"{path}.yaml").is_file():
         raise UserError(
-            f"the weights {str(path)!r} are not part of this installation: train them with 'n3net train {path}', "
-            "or give a file or a name of 'n3net weights list' (--model)"
+            f"the weights {str(path)!r} are not part of this installation: 'n3net train {path}' makes "
+            f"runs/{path}/best.safetensors, which --model takes; or give another file or name ('n3net weights list')"
         )
     close = difflib.get_close_matches(str(name_or_path), list(names), 1, 0.5)
     hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(names) or 'none yet'}"

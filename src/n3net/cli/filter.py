@@ -59,7 +59,13 @@ def command(
     if matches.suffix == ".db":
         if intrinsics or focal or fov or size or json:
             raise UserError("a COLMAP database has its own cameras and sizes; --json is for npz files")
-        _filter_database(matches, target, net, estimator, force)
+        from n3net.correspondence.adapters import filter_database
+
+        options = {"estimator": estimator, "threshold": threshold, "device": device, "force": force}
+        pairs = list(filter_database(matches, target, net, **options))  # type: ignore[arg-type]
+        for pair in pairs:
+            typer.echo(f"{' '.join(pair.images)}  {pair.matches} matches, {pair.kept} kept, {pair.inliers} agree")
+        typer.echo(f"{matches} -> {target}  {len(pairs)} pairs")
         return
     foreign = read_foreign(matches, cameras, sizes)
     result = filter_pair(foreign.pair, net, estimator=estimator, threshold=threshold, device=device)
@@ -84,13 +90,3 @@ def _size(text: str) -> tuple[int, int]:
     if min(width, height) < 1:
         raise UserError(f"--size: expected positive numbers, got {text!r}")
     return width, height
-
-
-def _filter_database(source: Path, target: Path, net: object, estimator: str, force: bool) -> None:
-    from n3net.correspondence.adapters import filter_database
-
-    pairs = list(filter_database(source, target, net, estimator=estimator, force=force))  # type: ignore[arg-type]
-    for pair in pairs:
-        counts = f"{pair.matches} matches, {pair.kept} kept, {pair.inliers} agree"
-        typer.echo(f"{' '.join(pair.images)}  {counts}")
-    typer.echo(f"{source} -> {target}  {len(pairs)} pairs")

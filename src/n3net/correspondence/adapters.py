@@ -162,7 +162,14 @@ def write_database(path: str | Path, results: Iterable[Matches], force: bool = F
 
 
 def filter_database(
-    source: str | Path, target: str | Path, model: Model = None, *, estimator: str = "magsac", force: bool = False
+    source: str | Path,
+    target: str | Path,
+    model: Model = None,
+    *,
+    estimator: str = "ransac",
+    threshold: float = 1e-3,
+    device: str = "cpu",
+    force: bool = False,
 ) -> Iterator[Counts]:
     """Copy a COLMAP database, with the good ones of its matches and with two-view geometries that fit to them.
 
@@ -189,7 +196,8 @@ def filter_database(
                 x = [_unproject(database, cameras[images[i].camera_id], i, table[:, n]) for n, i in enumerate(ids)]
                 d0, d1 = (_descriptors(database, i) for i in ids)
                 ratio, mutual = (None, None) if d0 is None or d1 is None else _looks(table, d0, d1)
-                result = filter_pair(Pair(x[0], x[1], ratio, mutual), net, estimator=estimator)
+                pair = Pair(x[0], x[1], ratio, mutual)
+                result = filter_pair(pair, net, estimator=estimator, threshold=threshold, device=device)
                 _add_pair(database, ids[0], ids[1], table, result)
                 inliers = 0 if result.pose is None else int(result.pose.inliers.sum())
                 names = (images[ids[0]].name, images[ids[1]].name)

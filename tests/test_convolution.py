@@ -93,6 +93,16 @@ def test_what_does_not_suit_stays() -> None:
     assert accelerate(layers) == 0
     with pytest.raises(ValueError, match=r"computes in float32 and float64, not torch.bfloat16"):
         conv3x3(torch.zeros(1, 1, 4, 4, dtype=torch.bfloat16), torch.zeros(1, 1, 3, 3, dtype=torch.bfloat16))
+    with pytest.raises(ValueError, match=r"not empty, .* got \(0, 4, 4, 4\)"):
+        conv3x3(torch.zeros(0, 4, 4, 4), torch.zeros(4, 4, 3, 3))
+    with pytest.raises(ValueError, match=r"images are torch.float64 on cpu, weights torch.float32"):
+        conv3x3(torch.zeros(1, 4, 4, 4, dtype=torch.float64), torch.zeros(4, 4, 3, 3))
+    layer = nn.Conv2d(32, 32, 3, padding=1)
+    accelerate(layer)
+    assert layer(torch.zeros(0, 32, 5, 6)).shape == (0, 32, 5, 6)
+    assert layer(torch.zeros(32, 5, 6)).shape == (32, 5, 6)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert layer(torch.zeros(1, 32, 5, 6)).dtype == torch.bfloat16
     half = nn.Conv2d(32, 32, 3, padding=1, dtype=torch.bfloat16)
     assert accelerate(half) == 1
     assert half(torch.rand(1, 32, 4, 4, dtype=torch.bfloat16)).dtype == torch.bfloat16

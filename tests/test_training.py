@@ -27,7 +27,7 @@ from n3net.tasks.gaussian import GaussianOptions
 from n3net.training import checkpoint, config
 from n3net.training.data import Images, Prefetcher, choose, generator
 from n3net.training.loop import train
-from n3net.training.optimizer import Average, build_optimizer, orthogonal
+from n3net.training.optimizer import Average, Muon, build_optimizer, orthogonal
 from n3net.training.schedule import learning_rate
 from n3net.training.start import start_at_identity
 from n3net.weights import info, load
@@ -258,6 +258,31 @@ class TestOptimizer:
             else:
                 torch.testing.assert_close(p, theirs)
         assert orthogonalised == 1
+
+    def test_muon_with_closure(self) -> None:
+        results = []
+        for by_closure in (False, True):
+            layer = torch.nn.Linear(16, 16)
+            torch.nn.init.eye_(layer.weight)
+            torch.nn.init.zeros_(layer.bias)
+            optimizer = Muon([{"params": list(layer.parameters())}], 0.01, (0.9, 0.999))
+
+            def loss(layer: torch.nn.Linear = layer) -> float:
+                layer.zero_grad()
+                out = layer(torch.linspace(-1, 1, 160).view(10, 16)).square().mean()
+                out.backward()
+                return float(out)
+
+            for _ in range(3):
+                if by_closure:
+                    value = optimizer.step(loss)
+                else:
+                    value = loss()
+                    optimizer.step()
+            results.append((value, layer.weight, layer.bias))
+        assert results[0][0] == results[1][0]
+        assert torch.equal(results[0][1], results[1][1])
+        assert torch.equal(results[0][2], results[1][2])
 
     def test_average(self) -> None:
         model = torch.nn.Linear(1, 1)

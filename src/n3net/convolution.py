@@ -40,18 +40,29 @@ def conv3x3(images: Tensor, weight: Tensor) -> Tensor:
     Returns:
         (B, K, H, W), differentiable once.
     """
-    problem = kernel.why_not(images)
+    problem = why_not(images, weight)
     if problem:
         raise ValueError(f"conv3x3 cannot run: {problem}; use torch.nn.functional.conv2d")
     result: Tensor = _Convolution.apply(images, weight)
     return result
 
 
+def why_not(images: Tensor, weight: Tensor) -> str | None:
+    """Why :func:`conv3x3` cannot compute with these, or None."""
+    if images.dim() != 4 or images.numel() == 0 or weight.shape[1:] != (images.shape[1], 3, 3):
+        shapes = f"got {tuple(images.shape)} and {tuple(weight.shape)}"
+        return f"it takes images (B, C, H, W), not empty, and weights (K, C, 3, 3), {shapes}"
+    if weight.dtype != images.dtype or weight.device != images.device:
+        return f"images are {images.dtype} on {images.device}, weights {weight.dtype} on {weight.device}"
+    return kernel.why_not(images)
+
+
 class Conv3x3(nn.Conv2d):
     """An ``nn.Conv2d`` of 3 x 3 that computes through :func:`conv3x3` while it learns, where the kernel can."""
 
     def forward(self, input: Tensor) -> Tensor:
-        if not torch.is_grad_enabled() or input.dtype != self.weight.dtype or kernel.why_not(input):
+        plain = not torch.is_grad_enabled() or torch.is_autocast_enabled(input.device.type)
+        if plain or why_not(input, self.weight):
             return super().forward(input)
         result = conv3x3(input, self.weight)
         return result if self.bias is None else result + self.bias.view(-1, 1, 1)

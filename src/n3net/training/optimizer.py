@@ -49,6 +49,10 @@ class Muon(torch.optim.Adam):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None and is_matrix(p):
@@ -57,7 +61,8 @@ class Muon(torch.optim.Adam):
                     step = orthogonal(p.grad.lerp(mean, self.momentum).flatten(1))  # Nesterov's momentum
                     p.add_(step.view_as(p), alpha=-group["lr"] * math.sqrt(max(step.shape)))
                     p.grad = None  # done: Adam passes over it
-        return super().step(closure)
+        super().step()
+        return loss
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """As any optimizer's: Adam's own looks for its step count in all states, and those of matrices have none."""

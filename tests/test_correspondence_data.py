@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from n3net.cli.data import app
@@ -339,8 +340,36 @@ def test_distortion_is_that_of_opencv() -> None:
     np.testing.assert_allclose(undistort(calibrated, lens), truth, atol=1e-9)
 
 
-def one_camera(r: float) -> str:
-    return json.dumps({"images": {"a": {"K": [[9] * 3] * 3, "R": [[r] * 3] * 3, "t": [0] * 3}}})
+def test_cameras_hold_for_the_stated_size(scene: Path, tmp_path: Path) -> None:
+    cv2 = pytest.importorskip("cv2")
+    (tmp_path / "images").mkdir()
+    for i in (2, 3):
+        photo = cv2.imread(str(scene / "images" / f"{i}.png"))
+        cv2.imwrite(str(tmp_path / "images" / f"{i}.png"), cv2.resize(photo, (240, 180), interpolation=cv2.INTER_AREA))
+    (tmp_path / "cameras.json").write_bytes((scene / "cameras.json").read_bytes())
+    transforms = json.loads((scene / "transforms.json").read_text()) | {"w": 320.0, "h": 240.0}
+    (tmp_path / "transforms.json").write_text(json.dumps(transforms))
+    for name in ("cameras.json", "transforms.json"):
+        views = read_scene(tmp_path / name)
+        assert [view.size for view in views] == [(320, 240)] * 2
+        np.testing.assert_allclose(views[0].of_size((240, 180)).k[:2, 2], [119.5, 89.5])
+        pair = next(scene_pairs(views, limit=500))
+        right = geometry.labels(geometry.essential(*pair.pose), pair.x0, pair.x1)
+        assert pair.ratio is not None
+        assert pair.mutual is not None
+        assert right[pair.mutual & (pair.ratio < 0.7)].mean() > 0.9
+    cv2.imwrite(str(tmp_path / "images" / "2.png"), np.zeros((320, 240), np.uint8))
+    with pytest.raises(UserError, match=r"2\.png: K is for 320 x 240 pixels, the image has 240 x 320: is it turned"):
+        list(scene_pairs(views))
+    (tmp_path / "images" / "2.png").write_bytes(b"no image")
+    with pytest.raises(UserError, match=r"2\.png: not a readable"):
+        list(scene_pairs(views))
+
+
+def one_camera(r: Any, k: float = 9) -> str:
+    return json.dumps(
+        {"images": {"a": {"K": [[k] * 3] * 3, "R": np.multiply(r, np.ones((3, 3))).tolist(), "t": [0] * 3}}}
+    )
 
 
 @pytest.mark.parametrize(
@@ -352,6 +381,8 @@ def one_camera(r: float) -> str:
         ("cameras.json", '{"images": {}}', "0 of its 0 images"),
         ("cameras.json", one_camera(1), "no rotation"),
         ("cameras.json", one_camera(float("nan")), "no numbers"),
+        ("cameras.json", one_camera(np.eye(3), 0), r"cameras\.json, a\): expected .* positive focal lengths"),
+        ("cameras.json", '{"images": {"a": {"K": [9], "width": 1e999, "height": 1}}}', "not what was expected"),
         ("transforms.json", '{"frames": [{"file_path": "a.png"}]}', "not what was expected"),
         ("transforms.json", '{"frames": 3}', "not what was expected"),
     ],
@@ -392,6 +423,38 @@ def test_structure_from_motion_finds_the_cameras(scene: Path, tmp_path: Path) ->
     for found, expected in zip(read_scene(tmp_path), views, strict=True):
         np.testing.assert_allclose(found.rotation, expected.rotation)
         assert found.distortion == expected.distortion
+        assert found.size == expected.size == (320, 240)
+
+
+def test_cameras_that_were_found_serve_for_matching(tmp_path: Path) -> None:
+    cv2 = pytest.importorskip("cv2")
+    from n3net.correspondence import intrinsics
+    from n3net.correspondence.sfm import write_cameras
+
+    photo, file = tmp_path / "wide.png", tmp_path / "cameras.json"
+    cv2.imwrite(str(photo), np.zeros((240, 320), np.uint8))
+    write_cameras(file, [View(photo, K, np.eye(3), np.zeros(3))])
+    plain = intrinsics.from_file(file, (320, 240), "wide.png")
+    np.testing.assert_array_equal(plain.k, K)
+    assert plain.source == str(file)
+    write_cameras(file, [View(photo, K, np.eye(3), np.zeros(3), (0.1, 0, 0, 0), (640, 480))], force=True)
+    found = intrinsics.from_file(file, (320, 240), "wide.png")
+    assert found.k[0, 0] == K[0, 0] / 2
+    assert "lens distortion not corrected, scaled from 640 x 480" in found.source
+
+
+def test_photos_that_colmap_sees_otherwise_are_refused(tmp_path: Path) -> None:
+    from n3net.correspondence.sfm import reconstruct
+
+    exif = Image.Exif()
+    for orientation, name in ((1, "a"), (1, "b"), (3, "c")):
+        exif[274] = orientation
+        Image.new("L", (60, 40)).save(tmp_path / f"{name}.tif", exif=exif)
+    with pytest.raises(UserError, match=r"c\.tif: a TIFF file whose pixels are stored turned"):
+        reconstruct(tmp_path)
+    (tmp_path / "b.tif").write_bytes(b"no image")
+    with pytest.raises(UserError, match=r"b\.tif: not a readable"):
+        reconstruct(tmp_path)
 
 
 def test_structure_from_motion_says_when_it_fails(tmp_path: Path) -> None:

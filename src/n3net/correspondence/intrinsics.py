@@ -23,6 +23,7 @@ MAX_BYTES = 50_000_000  # of a file with K
 FALLBACK = "not known: focal length taken as the longer side of the image"
 # Tags of EXIF: the directory, what it holds, and millimetres of the units of resolution.
 EXIF, FOCAL, FOCAL_35MM, RESOLUTION, UNIT, WIDTH, HEIGHT = 0x8769, 0x920A, 0xA405, 0xA20E, 0xA210, 0xA002, 0xA003
+LENS = ("k1", "k2", "p1", "p2")  # lens distortion as in OpenCV, beside K in files of cameras
 MILLIMETRES = {2: 25.4, 3: 10.0, 4: 1.0, 5: 0.001}
 
 
@@ -108,7 +109,8 @@ def from_file(path: str | Path, size: tuple[int, int] | None = None, name: str =
 
     Args:
         path: ``.json`` with a matrix, {"K": matrix}, or {"images": {name: {"K": matrix}}}; beside K, "width" and
-            "height" may say for which size it holds. ``.npy`` or ``.npz`` (the array ``K``, or the only one). Otherwise
+            "height" may say for which size it holds; that lens distortion (k1, k2, p1, p2) is not corrected is said
+            in the result's source. ``.npy`` or ``.npz`` (the array ``K``, or the only one). Otherwise
             text with nine numbers. The image is meant upright, as its EXIF orientation says.
         size: width and height of the image: where the file states another one, K is scaled.
         name: of the image's file, for files with many.
@@ -117,37 +119,39 @@ def from_file(path: str | Path, size: tuple[int, int] | None = None, name: str =
     try:
         if path.stat().st_size > MAX_BYTES:
             raise UserError(f"{path}: {path.stat().st_size} bytes are too many for a file with K")
-        value, stated = _parse(path, name)
+        entry = _parse(path, name)
+        value = entry["K"]
+        stated = (int(entry["width"]), int(entry["height"])) if {"width", "height"} <= entry.keys() else None
+        distorted = any(float(entry.get(key, 0)) for key in LENS)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}") from None
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError) as error:
         raise UserError(f"{path}: no K in it ({error}); expected 3 x 3 numbers as JSON, npy, npz or text") from None
-    found = from_matrix(value, str(path))
-    return found if size is None or stated is None else _resized(found, stated, size)
+    found = from_matrix(value, f"{path}, lens distortion not corrected" if distorted else str(path))
+    return found if size is None or stated is None else resized(found, stated, size)
 
 
-def _parse(path: Path, name: str) -> tuple[Any, tuple[int, int] | None]:
-    """A matrix, and the width and height it is for."""
+def _parse(path: Path, name: str) -> dict[str, Any]:
+    """K, and what the file says beside it."""
     if path.suffix == ".json":
         document = json.loads(path.read_bytes())
         if isinstance(document, list):
-            return document, None
+            return {"K": document}
         if "images" in document:
             images = document["images"]
             if name not in images and PurePath(name).name not in images:
                 raise LookupError(f"no image {name!r}")
             document = images.get(name) or images[PurePath(name).name]
-        size = (int(document["width"]), int(document["height"])) if {"width", "height"} <= set(document) else None
-        return document["K"], size
+        return dict(document)
     if path.suffix in (".npy", ".npz"):
         arrays = read_arrays(path, MAX_BYTES)
-        return arrays.get("K", next(iter(arrays.values()))), None
+        return {"K": arrays.get("K", next(iter(arrays.values()), None))}
     numbers = [float(word) for word in path.read_text(encoding="utf8").replace(",", " ").split()]
-    return np.reshape(numbers, (3, 3)), None
+    return {"K": np.reshape(numbers, (3, 3))}
 
 
-def _resized(found: Intrinsics, stated: tuple[int, int], size: tuple[int, int]) -> Intrinsics:
-    """K of an image that was scaled since."""
+def resized(found: Intrinsics, stated: tuple[int, int], size: tuple[int, int]) -> Intrinsics:
+    """K of an image that was scaled since; both sizes are width and height."""
     if stated == size:
         return found
     x, y = size[0] / max(stated[0], 1), size[1] / max(stated[1], 1)

@@ -3,23 +3,24 @@
 | file            | camera                                                                                        |
 |-----------------|-----------------------------------------------------------------------------------------------|
 | cameras.json    | ``images``: {name: {K, R, t, width, height, k1, k2, p1, p2}}, ``x_cam = R X + t``               |
-| transforms.json | as of NeRF programs: camera-to-world matrices with OpenGL's axes, fl_x, fl_y, cx, cy, k1 ... p2 |
+| transforms.json | of NeRF programs: camera-to-world matrices, OpenGL's axes, fl_x, fl_y, cx, cy, w, h, k1 ... p2   |
 
-Pixel centres are at integer coordinates. Lens distortion is undone for the points, not for the images.
+Pixel centres are at integer coordinates. K is scaled where an image has not the size that is stated. Lens
+distortion is undone for the points, not for the images.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from n3net.correspondence import geometry
+from n3net.correspondence import geometry, intrinsics
 from n3net.correspondence.matchfile import Pair
 from n3net.errors import UserError
 
@@ -33,13 +34,24 @@ OPENGL = np.diag([1.0, -1.0, -1.0])  # OpenGL looks along -z, with y up
 
 @dataclass(frozen=True)
 class View:
-    """An image and its camera, ``x_cam = R X + t``; lens distortion k1, k2, p1, p2 as in OpenCV."""
+    """An image and its camera, ``x_cam = R X + t``; lens distortion k1, k2, p1, p2 as in OpenCV.
+
+    ``size`` is the width and height that K is for, None where nobody said.
+    """
 
     path: Path
     k: Array
     rotation: Array
     translation: Array
     distortion: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    size: tuple[int, int] | None = None
+
+    def of_size(self, size: tuple[int, int]) -> View:
+        """With K for an image of this width and height; refused where the sides are not as they were."""
+        if self.size is None:
+            return self
+        camera = intrinsics.resized(intrinsics.Intrinsics(self.k, str(self.path)), self.size, size)
+        return replace(self, k=camera.k, size=size)
 
     def calibrate(self, pixels: NDArray[Any]) -> NDArray[np.float32]:
         """Pixels (N, 2) -> calibrated coordinates without distortion."""
@@ -79,13 +91,14 @@ def read_scene(place: str | Path) -> list[View]:
     read = _transforms if path.name == "transforms.json" else _cameras
     try:
         views = read(path.parent, text)
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, np.linalg.LinAlgError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError) as error:
         raise UserError(f"{path}: not what was expected ({type(error).__name__}: {error})") from error
     for view in views:
         if not all(np.isfinite(a).all() for a in (view.k, view.rotation, view.translation, view.distortion)):
             raise UserError(f"{path}: the camera of {view.path.name} has values that are no numbers")
         if not np.allclose(view.rotation @ view.rotation.T, np.eye(3), atol=1e-3):
             raise UserError(f"{path}: R of {view.path.name} is no rotation")
+        intrinsics.from_matrix(view.k, f"{path}, {view.path.name}")
     there = [view for view in views if view.path.is_file()]  # a camera whose image was left out is no harm
     if len(there) < 2:
         raise UserError(f"{path}: {len(there)} of its {len(views)} images are there; pairs need two")
@@ -96,7 +109,8 @@ def _cameras(folder: Path, text: str) -> list[View]:
     views = []
     for name, camera in sorted(json.loads(text)["images"].items()):
         pose = _matrix(camera["R"]), _vector(camera["t"])
-        views.append(View(_image(folder, name), _matrix(camera["K"]), *pose, _distortion(camera)))
+        size = _size(camera, "width", "height")
+        views.append(View(_image(folder, name), _matrix(camera["K"]), *pose, _distortion(camera), size))
     return views
 
 
@@ -110,7 +124,8 @@ def _transforms(folder: Path, text: str) -> list[View]:
         k[:2, 2] -= 0.5  # their pixels have corners at integer coordinates
         pose = np.asarray(frame["transform_matrix"], np.float64)  # camera to world
         rotation = OPENGL @ pose[:3, :3].T
-        views.append(View(_image(folder, frame["file_path"]), k, rotation, -rotation @ pose[:3, 3], _distortion(value)))
+        image, lens, size = _image(folder, frame["file_path"]), _distortion(value), _size(value, "w", "h")
+        views.append(View(image, k, rotation, -rotation @ pose[:3, 3], lens, size))
     return views
 
 
@@ -129,8 +144,12 @@ def _image(folder: Path, name: str) -> Path:
 
 
 def _distortion(camera: dict[str, Any]) -> tuple[float, float, float, float]:
-    k1, k2, p1, p2 = (float(camera.get(key, 0.0)) for key in ("k1", "k2", "p1", "p2"))
+    k1, k2, p1, p2 = (float(camera.get(key, 0.0)) for key in intrinsics.LENS)
     return k1, k2, p1, p2
+
+
+def _size(camera: dict[str, Any], width: str, height: str) -> tuple[int, int] | None:
+    return (int(camera[width]), int(camera[height])) if {width, height} <= camera.keys() else None
 
 
 def _matrix(value: Any) -> Array:
@@ -161,7 +180,7 @@ def scene_pairs(
         progress: is told the part that is done, 0 to 1, and of what.
 
     Raises:
-        UserError: no two of the views do.
+        UserError: no two of the views do, or an image cannot be read or is not of the shape that its camera is for.
     """
     from n3net.correspondence.sift import detect, nearest
     from n3net.images import read_image
@@ -169,10 +188,14 @@ def scene_pairs(
     found, count = [], 0
     for i, view in enumerate(views):
         progress(0.3 * i / len(views), f"keypoints of {view.path.name}")
-        pixels = read_image(view.path).pixels
+        try:
+            pixels = read_image(view.path).pixels
+        except UserError as error:
+            raise UserError(f"{view.path}: {error}") from None
+        fitted = view.of_size((pixels.shape[1], pixels.shape[0]))
         for scale in scales:
             keys = detect(_scaled(pixels, scale), limit)
-            found.append((view, keys.descriptors, view.calibrate((keys.xy + 0.5) / scale - 0.5)))
+            found.append((fitted, keys.descriptors, fitted.calibrate((keys.xy + 0.5) / scale - 0.5)))
     candidates = [(first, second) for first in found for second in found if first[0] is not second[0]][::stride]
     for n, ((a, descriptors0, x0), (b, descriptors1, x1)) in enumerate(candidates):
         progress(0.3 + 0.7 * n / len(candidates), f"{a.path.name} and {b.path.name}")

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from n3net.correspondence.intrinsics import LENS
 from n3net.correspondence.scenes import View, images_in
 from n3net.errors import UserError
 from n3net.files import writing
@@ -23,11 +24,11 @@ Progress = Callable[[float, str], None]
 
 
 def pycolmap() -> Any:
-    """The module, or how to get it."""
+    """The module of that name, or how to get it."""
     try:
         import pycolmap as module
     except ImportError:
-        raise UserError("structure from motion needs pycolmap: pip install 'n3net[colmap]'") from None
+        raise UserError("this needs pycolmap: pip install 'n3net[colmap]'") from None
     return module
 
 
@@ -49,7 +50,7 @@ def reconstruct(
         progress: is told the part that is done, 0 to 1, and of what.
 
     Raises:
-        UserError: no reconstruction was found, and why that may be.
+        UserError: no reconstruction was found, and why that may be; or a photo cannot be read.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -57,9 +58,11 @@ def reconstruct(
     paths = images_in(folder)
     if len(paths) < LEAST:
         raise UserError(f"{folder}: {len(paths)} photos; structure from motion needs at least {LEAST} of one scene")
+    same_camera = len({_size(path) for path in paths}) == 1 and one_camera
+    _refuse_turned(paths)
     colmap = pycolmap()
     with _quiet(colmap), tempfile.TemporaryDirectory(prefix="n3net-sfm-") as work:
-        models = _run(colmap, folder, [path.name for path in paths], Path(work), one_camera, features, seed, progress)
+        models = _run(colmap, folder, [path.name for path in paths], Path(work), same_camera, features, seed, progress)
     placed = {number: model.num_reg_images() for number, model in models.items()}
     if not placed or max(placed.values()) < LEAST:
         raise UserError(
@@ -77,7 +80,7 @@ def _run(
     folder: Path,
     names: Sequence[str],
     work: Path,
-    one_camera: bool,
+    same_camera: bool,
     features: int,
     seed: int,
     progress: Progress,
@@ -87,8 +90,7 @@ def _run(
     reader, extraction = colmap.ImageReaderOptions(), colmap.FeatureExtractionOptions()
     reader.camera_model = MODEL
     extraction.sift.max_num_features = features
-    same_size = one_camera and len({_size(folder / name) for name in names}) == 1
-    mode = colmap.CameraMode.SINGLE if same_size else colmap.CameraMode.AUTO
+    mode = colmap.CameraMode.SINGLE if same_camera else colmap.CameraMode.AUTO
     options = colmap.IncrementalPipelineOptions()
     options.random_seed, options.min_model_size = seed, LEAST
     count = 2
@@ -122,9 +124,26 @@ def _run(
 
 
 def _size(path: Path) -> tuple[int, int]:
+    """Width and height."""
     from n3net.images import image_size
 
-    return image_size(path)
+    try:
+        height, width = image_size(path)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    return width, height
+
+
+def _refuse_turned(paths: Sequence[Path]) -> None:
+    """COLMAP takes the pixels of TIFF files as they are stored; we turn them as the file says."""
+    from PIL import Image
+
+    from n3net.images.orientation import ORIENTATION
+
+    for path in paths:
+        with Image.open(path) as image:
+            if image.format == "TIFF" and image.getexif().get(ORIENTATION, 1) != 1:
+                raise UserError(f"{path}: a TIFF file whose pixels are stored turned; save it upright and try again")
 
 
 def _views(folder: Path, model: Any) -> list[View]:
@@ -135,7 +154,8 @@ def _views(folder: Path, model: Any) -> list[View]:
         focal, x, y, k1 = camera.params
         k = np.array([[focal, 0, x - 0.5], [0, focal, y - 0.5], [0, 0, 1]])  # theirs has pixel corners at integers
         rotation = np.asarray(pose.rotation.matrix(), np.float64)
-        views.append(View(folder / image.name, k, rotation, np.asarray(pose.translation, np.float64), (k1, 0, 0, 0)))
+        translation, size = np.asarray(pose.translation, np.float64), (camera.width, camera.height)
+        views.append(View(folder / image.name, k, rotation, translation, (k1, 0, 0, 0), size))
     return sorted(views, key=lambda view: view.path.name)
 
 
@@ -143,8 +163,8 @@ def write_cameras(path: str | Path, views: Sequence[View], force: bool = False) 
     """A cameras.json, which :func:`n3net.correspondence.scenes.read_scene` reads; it belongs beside the photos."""
     images = {}
     for view in views:
-        width, height = _size(view.path)
-        lens = dict(zip(("k1", "k2", "p1", "p2"), view.distortion, strict=True))
+        width, height = view.size or _size(view.path)
+        lens = dict(zip(LENS, view.distortion, strict=True))
         pose = {"K": view.k.tolist(), "R": view.rotation.tolist(), "t": view.translation.tolist()}
         images[view.path.name] = {"width": width, "height": height, **pose, **lens}
     convention = "x_cam = R X + t; pixel = K x_cam after the distortion k1, k2, p1, p2; pixel centres at integers"

@@ -223,6 +223,35 @@ def test_poses_of_another_kind_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", K1=np.eye(3))
     with pytest.raises(UserError, match=r"expected an \.npz with K1, K2, R and t"):
         Poses(tmp_path / "x.npz")
+    np.save(tmp_path / "x.npy", np.eye(3))
+    with pytest.raises(UserError, match=r"expected an \.npz with K1, K2, R and t"):
+        Poses(tmp_path / "x.npy")
+    (tmp_path / "x.npz").write_bytes(b"PK\x03\x04 and no more")
+    with pytest.raises(UserError, match="not a readable file of numpy arrays"):
+        Poses(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"R": np.eye(3)}, r"expected K1, K2, R of shape .* got \[\(1, 3, 3\)"),
+        ({"t": np.float64(1)}, "expected K1, K2, R of shape"),
+        ({key: np.zeros((0, 3, 3)) for key in ("K1", "K2", "R")} | {"t": np.zeros((0, 3))}, "P at least 1"),
+        ({"K2": np.zeros((1, 3, 3))}, "positive focal lengths"),
+        ({"K1": np.full((1, 3, 3), np.nan)}, "positive focal lengths"),
+        ({"R": np.full((1, 3, 3), np.nan)}, "expected rotations"),
+        ({"t": np.zeros((1, 3))}, "no pair"),
+        ({"t": np.array([[np.inf, 0, 0]])}, "expected numbers"),
+        ({"t": np.array([["a", "b", "c"]])}, "camera pairs"),
+    ],
+)
+def test_poses_that_cannot_be_are_refused(changes: dict[str, Any], words: str, tmp_path: Path) -> None:
+    one = {"K1": K[None], "K2": K[None], "R": np.eye(3)[None], "t": np.ones((1, 3))}
+    np.savez(tmp_path / "x.npz", **one)
+    assert len(Poses(tmp_path / "x.npz").t) == 1
+    np.savez(tmp_path / "x.npz", **one | changes)
+    with pytest.raises(UserError, match=words):
+        Poses(tmp_path / "x.npz")
 
 
 # Photographed scenes
@@ -382,7 +411,7 @@ def one_camera(r: Any, k: float = 9) -> str:
         ("cameras.json", one_camera(1), "no rotation"),
         ("cameras.json", one_camera(float("nan")), "no numbers"),
         ("cameras.json", one_camera(np.eye(3), 0), r"cameras\.json, a\): expected .* positive focal lengths"),
-        ("cameras.json", '{"images": {"a": {"K": [9], "width": 1e999, "height": 1}}}', "not what was expected"),
+        ("cameras.json", one_camera(1).replace('"K"', '"height": 1, "width": 1e999, "K"'), "not what was expected"),
         ("transforms.json", '{"frames": [{"file_path": "a.png"}]}', "not what was expected"),
         ("transforms.json", '{"frames": 3}', "not what was expected"),
     ],

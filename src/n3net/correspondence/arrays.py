@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -17,6 +18,11 @@ from n3net.files import writing
 Array = npt.NDArray[Any]
 
 MAX_BYTES = 2_000_000_000
+# What numpy and zipfile raise where a file is damaged, is of another kind or is encrypted.
+DAMAGED = (
+    *(ValueError, TypeError, EOFError, KeyError, OverflowError, MemoryError, RuntimeError, SyntaxError),
+    *(zipfile.BadZipFile, zlib.error, tokenize.TokenError),
+)
 
 
 def read_arrays(path: Path, max_bytes: int = MAX_BYTES) -> dict[str, Array]:
@@ -36,7 +42,7 @@ def read_arrays(path: Path, max_bytes: int = MAX_BYTES) -> dict[str, Array]:
             return {name: arrays[name] for name in arrays.files}
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}") from None
-    except (ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+    except DAMAGED as error:
         raise UserError(f"{path}: not a readable file of numpy arrays ({error})") from None
 
 

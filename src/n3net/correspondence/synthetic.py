@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3net.correspondence import geometry
+from n3net.correspondence.arrays import read_arrays
 from n3net.correspondence.matchfile import Pair
 from n3net.errors import UserError
 
@@ -40,11 +41,26 @@ class Poses:
     """Real camera pairs to draw from: an .npz with K1, K2 (P, 3, 3), R (P, 3, 3) and t (P, 3)."""
 
     def __init__(self, path: str | Path) -> None:
+        arrays = read_arrays(Path(path))
         try:
-            with np.load(path, allow_pickle=False) as file:
-                self.k0, self.k1, self.r, self.t = (np.asarray(file[key], np.float64) for key in ("K1", "K2", "R", "t"))
-        except (OSError, ValueError, KeyError) as error:
-            raise UserError(f"{path}: expected an .npz with K1, K2, R and t of camera pairs ({error})") from error
+            self.k0, self.k1, self.r, self.t = (np.asarray(arrays[key], np.float64) for key in ("K1", "K2", "R", "t"))
+        except (KeyError, ValueError, TypeError) as error:
+            raise UserError(f"{path}: expected an .npz with K1, K2, R and t of camera pairs ({error})") from None
+        shapes = [a.shape for a in (self.k0, self.k1, self.r, self.t)]
+        pairs = self.t.size // 3
+        if pairs < 1 or shapes != [(pairs, 3, 3)] * 3 + [(pairs, 3)]:
+            raise UserError(
+                f"{path}: expected K1, K2, R of shape (P, 3, 3) and t of (P, 3), P at least 1, got {shapes}"
+            )
+        k = np.concatenate([self.k0, self.k1])
+        if not (np.isfinite(k).all() and (k[:, [0, 1, 0, 1], [0, 1, 2, 2]] > 0).all()):
+            raise UserError(
+                f"{path}: K1 and K2: expected positive focal lengths, and an axis in the middle of the image"
+            )
+        if not np.allclose(self.r @ self.r.swapaxes(1, 2), np.eye(3), atol=1e-3):
+            raise UserError(f"{path}: R: expected rotations, got another matrix")
+        if not (np.isfinite(self.t).all() and self.t.any(1).all()):
+            raise UserError(f"{path}: t: expected numbers that are not all 0; two cameras in one place are no pair")
 
     def draw(self, rng: Random, distance: float) -> Cameras:
         """One of them, either camera first, with a baseline for a scene at some distance."""

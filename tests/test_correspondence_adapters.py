@@ -71,6 +71,7 @@ def test_opencv(net: Any) -> None:
     again = filter_opencv(*keypoints, [(), *both], K, K, descriptors=descriptors, model=net)
     assert [m.queryIdx for m in again] == [m.queryIdx for m in out]
     assert len(filter_opencv(*keypoints, matches[:4], K, K, model=net)) == 4
+    assert filter_opencv([], keypoints[1], [], K, K, descriptors=(None, descriptors[1]), model=net) == []
 
 
 def test_tensors(net: Any) -> None:
@@ -162,6 +163,22 @@ def test_database_filtered(tmp_path: Path, net: Any) -> None:
     for wrong in ("absent.db", "empty.db"):
         with pytest.raises(UserError, match=wrong):
             list(filter_database(tmp_path / wrong, tmp_path / "x.db", net))
+
+
+def test_databases_that_cannot_be_read_or_written(tmp_path: Path, net: Any) -> None:
+    pytest.importorskip("pycolmap")
+    source = tmp_path / "in.db"
+    write_database(source, [matches("a.jpg", "b.jpg")])
+    content = source.read_bytes()
+    for place in (tmp_path / "in.db" / "x.db", Path("/proc/nowhere/x.db")):
+        with pytest.raises(UserError, match=r"x\.db: cannot be written"):
+            write_database(place, [])
+        with pytest.raises(UserError, match=r"x\.db: cannot be written"):
+            list(filter_database(source, place, net))
+    source.write_bytes(content[: len(content) // 3])
+    with pytest.raises(UserError, match=r"in\.db: pycolmap cannot"):
+        list(filter_database(source, tmp_path / "out[1].db", net))
+    assert [path.name for path in tmp_path.iterdir()] == ["in.db"]
 
 
 def test_keypoints_must_agree(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +21,7 @@ from n3net.correspondence.filtering import Filtered, filter_pair, resolve, score
 from n3net.correspondence.intrinsics import from_matrix
 from n3net.correspondence.matchfile import Pair
 from n3net.correspondence.matching import Matches, View
+from n3net.correspondence.sfm import pycolmap
 from n3net.correspondence.sift import nearest
 from n3net.errors import UserError
 from n3net.files import refuse_existing
@@ -37,7 +39,7 @@ def filter_opencv(
     k0: Array,
     k1: Array,
     *,
-    descriptors: tuple[Array, Array] | None = None,
+    descriptors: tuple[Array | None, Array | None] | None = None,
     model: Model = None,
 ) -> list[Any]:
     """The good ones among OpenCV's matches.
@@ -48,7 +50,7 @@ def filter_opencv(
             ``queryIdx`` is of the first image.
         k0, k1: cameras, (3, 3).
         descriptors: of all keypoints, (n, C) each, to be compared by Euclidean distance as SIFT's are. With them the
-            network knows how distinct a match is.
+            network knows how distinct a match is. None is for no keypoints, as in OpenCV.
         model: network for matches, name or file; by default the weights "match".
 
     Returns:
@@ -90,11 +92,16 @@ def filter_tensors(
 
 
 def _good(
-    index: Array, points: Sequence[Array], k: tuple[Array, Array], descriptors: tuple[Array, Array] | None, model: Model
+    index: Array,
+    points: Sequence[Array],
+    k: tuple[Array, Array],
+    descriptors: tuple[Array | None, Array | None] | None,
+    model: Model,
 ) -> npt.NDArray[np.bool_]:
     """Which matches (M, 2) of keypoints, (n, 2) pixels each, are good, (M,)."""
     x0, x1 = (from_matrix(k[i], f"k{i}").calibrate(points[i][index[:, i]]) for i in range(2))
-    ratio, mutual = (None, None) if descriptors is None else _looks(index, *descriptors)
+    d0, d1 = descriptors or (None, None)
+    ratio, mutual = (None, None) if d0 is None or d1 is None else _looks(index, d0, d1)
     return np.asarray(score(Pair(x0, x1, ratio, mutual), resolve(model)) >= 0)
 
 
@@ -206,31 +213,28 @@ def filter_database(
             raise UserError(f"{source}: pycolmap cannot work with this database ({error})") from None
 
 
-def pycolmap() -> Any:
-    """The module of that name, or how to get it."""
-    try:
-        import pycolmap as module
-    except ImportError:
-        raise UserError("COLMAP databases need pycolmap: pip install 'n3net[colmap]'") from None
-    return module
-
-
 @contextmanager
 def _new_database(path: Path, force: bool, template: Path | None = None) -> Iterator[Any]:
     """A database that appears under its name when it is complete."""
     colmap = pycolmap()
     refuse_existing(path, force)
-    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
     try:
-        if template is not None:
-            shutil.copyfile(template, part)
-        with colmap.Database.open(str(part)) as database:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if template is not None:
+                shutil.copyfile(template, part)
+            opened = colmap.Database.open(str(part))
+        except OSError as error:
+            raise UserError(f"{path}: cannot be written ({error.strerror or error})") from None
+        except RuntimeError as error:
+            raise UserError(f"{template or path}: pycolmap cannot open this database ({error})") from None
+        with opened as database:
             yield database
         refuse_existing(path, force)
         part.replace(path)
     finally:
-        for leftover in path.parent.glob(f"{part.name}*"):  # SQLite keeps journals beside its files
+        for leftover in path.parent.glob(f"{glob.escape(part.name)}*"):  # SQLite keeps journals beside its files
             leftover.unlink(missing_ok=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,13 @@ def test_unknown_estimator() -> None:
         estimate(np.zeros((9, 2)), np.zeros((9, 2)), "lmeds")
 
 
+def test_all_estimators_need_opencv(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    assert estimators.available() == []
+    with pytest.raises(UserError, match=r"pip install 'n3net\[poselib\]'"):
+        estimators.check("poselib")
+
+
 def test_general_motion_stays_as_it_is() -> None:
     x0, x1 = scene(300, wrong=100)
     pose = estimate(x0, x1)
@@ -137,6 +145,8 @@ def test_average_precision() -> None:
     order = np.random.default_rng(0).permutation(5)
     assert metrics.average_precision(scores[order], right[order]) == pytest.approx((1 + 2 / 3 + 3 / 4) / 3)
     assert np.isnan(metrics.average_precision(scores, np.zeros(5, bool)))
+    rejected = np.where([True, True, False, False, False], scores, -np.inf)  # as of matches that are no numbers
+    assert metrics.average_precision(rejected, right) == pytest.approx((1 + 2 * 3 / 5) / 3)
 
 
 K = [[800.0, 0.0, 320.0], [0.0, 810.0, 240.0], [0.0, 0.0, 1.0]]
@@ -178,13 +188,26 @@ def test_k_is_scaled_with_the_image(tmp_path: Path) -> None:
         ("k.txt", b"\xff\xfe"),
         ("k.txt", b"1 2 3"),
         ("k.npy", b"\x93NUMPY\x01\x00v\x00{'descr': '<f8', 'fortran_order': False, 'shape': (99999999999, 9)}\n"),
+        ("k.npy", b"\x93NUMPY\x01\x00\x06\x00{'a':\n"),
         ("k.npz", b"PK\x03\x04"),
+        ("k.npz", b"PK\x05\x06" + bytes(18)),
     ],
 )
 def test_files_without_k(tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError):
         intrinsics.from_file(tmp_path / name, (640, 480), "a.jpg")
+
+
+def test_encrypted_arrays_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "k.npz"
+    np.savez(path, K=np.array(K))
+    content = bytearray(path.read_bytes())
+    content[6] |= 1  # flags of the member, in its head and in the directory
+    content[content.index(b"PK\x01\x02") + 8] |= 1
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="encrypted"):
+        intrinsics.from_file(path)
 
 
 def test_k_from_words() -> None:

@@ -78,8 +78,9 @@ def check(method: str) -> None:
 
 
 def available() -> list[str]:
-    """The estimators whose libraries are installed."""
-    return [name for name in ESTIMATORS if importlib.util.find_spec("poselib" if name == "poselib" else "cv2")]
+    """The estimators whose libraries are installed; :func:`judge` needs OpenCV for the poses of all."""
+    libraries = {name: ("cv2", "poselib") if name == "poselib" else ("cv2",) for name in ESTIMATORS}
+    return [name for name, needed in libraries.items() if all(importlib.util.find_spec(n) for n in needed)]
 
 
 def _opencv(flag: str) -> Estimator:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -55,7 +56,7 @@ def score(pair: Pair, model: CNNet, device: str | torch.device = "cpu") -> npt.N
     """Logits of the matches, (N,); -infinity for those that are no numbers, 0 if fewer than 8 are.
 
     A network that looks at ratio and mutual has learned to do without both, not without one: if one is not known, the
-    other is not used.
+    other is not used. The network itself stays as it is and where it is.
     """
     if model.ratio and model.mutual and (pair.ratio is None or pair.mutual is None):
         pair = replace(pair, ratio=None, mutual=None)
@@ -64,9 +65,11 @@ def score(pair: Pair, model: CNNet, device: str | torch.device = "cpu") -> npt.N
     if usable.sum() < FEWEST:
         scores[usable] = 0
         return scores
+    if any(part.training for part in model.modules()) or next(model.parameters()).device != torch.device(device):
+        model = copy.deepcopy(model).to(device).eval()
     x = features(pair, model)[torch.from_numpy(usable)].to(device)  # (n, C)
     with torch.inference_mode():
-        logits: Array = model.to(device).eval()(x[None])[0].float().cpu().numpy()
+        logits: Array = model(x[None])[0].float().cpu().numpy()
     scores[usable] = np.where(np.isfinite(logits), logits, -np.inf)
     return scores
 

@@ -67,7 +67,10 @@ def weighted_eight_point(x0: Tensor, x1: Tensor, weights: Tensor) -> Tensor:
 
     ``(..., N, 2), (..., N, 2), (..., N) -> (..., 3, 3)`` in float64, of undetermined sign. Its gradient is finite for
     any finite input: directions in which fewer than eight independent equations leave E undetermined contribute none.
+    MPS has no float64: there it is computed on the CPU, and comes back in float32.
     """
+    if x0.device.type == "mps":
+        return weighted_eight_point(x0.cpu(), x1.cpu(), weights.cpu()).float().to(x0.device)
     x0, x1, weights = (a.double() for a in (x0, x1, weights))
     one = torch.ones_like(x0[..., :1])
     rows = torch.cat([x1[..., :1] * x0, x1[..., :1], x1[..., 1:] * x0, x1[..., 1:], x0, one], -1)  # (..., N, 9)

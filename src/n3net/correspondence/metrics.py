@@ -68,6 +68,6 @@ def average_precision(scores: Array, labels: Array) -> float:
     order = np.argsort(-scores, kind="stable")
     scores, labels = scores[order], labels[order]
     right = np.cumsum(labels)
-    last = np.append(np.flatnonzero(np.diff(scores)), len(scores) - 1)  # of each group of equal scores
+    last = np.append(np.flatnonzero(scores[1:] != scores[:-1]), len(scores) - 1)  # of each group of equal scores
     at, gained = right[last] / (last + 1), np.diff(right[last], prepend=0)
     return float((at * gained).sum() / right[-1])

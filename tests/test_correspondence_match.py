@@ -184,6 +184,16 @@ def test_eight_are_scored() -> None:
     assert (score(pair(8), constant(-1.0)) == -1).all()
 
 
+def test_networks_stay_in_training() -> None:
+    net = constant(1.0)
+    expected = score(pair(20), net)
+    net.train()
+    net.last.eval()
+    np.testing.assert_array_equal(score(pair(20), net), expected)
+    assert net.training
+    assert not net.last.training
+
+
 def test_ratio_alone_is_not_used() -> None:
     torch.manual_seed(3)
     net = create("n3net-sets", features=8, depth=2, block_features=8, ratio=True, mutual=True).eval()
@@ -325,6 +335,33 @@ def test_pairs_resume(run: Run, photos: tuple[Path, Path], tmp_path: Path) -> No
     assert len(list(Path("out").glob("*.png"))) == 3
 
 
+def test_pairs_resume_with_other_files(run: Run, photos: tuple[Path, Path]) -> None:
+    Path("other").mkdir()
+    for path in photos:
+        Path("other", path.name).write_bytes(path.read_bytes())
+    Path("pairs.txt").write_text("a.png b.png\n")
+    Path("k.txt").write_text("300 0 160 0 300 120 0 0 1")
+    options = ("match", "--pairs", "pairs.txt", "-o", "out", "--model", "keep", "--limit", 50, "--intrinsics", "k.txt")
+    assert run(*options)[0] == 0
+    written = Path("out/a.png--b.png.npz").stat().st_mtime_ns
+    assert "1 of 1 pairs are done" in run(*options, "--images", ".")[1]
+    code, _, err = run(*options, "--images", "other")
+    assert code == 2
+    assert "other settings (images)" in err
+    assert Path("out/a.png--b.png.npz").stat().st_mtime_ns == written
+    assert run(*options, "--picture")[0] == 0
+    assert Path("out/a.png--b.png.png").exists()
+    assert "1 of 1 pairs are done" in run(*options, "--picture")[1]
+    Path("k.txt").write_text("400 0 160 0 400 120 0 0 1")
+    code, _, err = run(*options)
+    assert code == 2
+    assert "other settings (cameras)" in err
+    Path("k.txt").unlink()
+    code, _, err = run(*options)
+    assert code == 2
+    assert "k.txt: No such file" in err
+
+
 def test_pairs_to_a_database(run: Run, photos: tuple[Path, Path]) -> None:
     pycolmap = pytest.importorskip("pycolmap")
     Path("more").mkdir()
@@ -435,6 +472,26 @@ def test_filter_refuses(run: Run, tmp_path: Path) -> None:
     assert code == 2
     assert "need: give --size" in err
     assert run("filter", "bare.npz", "--model", "keep", "--size", "640")[0] == 2
+    np.savez("x.npz", x0=points, x1=points)
+    for options in (("--focal", 500, "--size", "640x480"), ("--fov", 60), ("--size", "640x480")):
+        code, _, err = run("filter", "x.npz", "--model", "keep", *options)
+        assert code == 2
+        assert "x.npz: it has calibrated coordinates (x0, x1), which need no camera: leave out" in err
+    code, _, err = run("filter", "x.npz", "--model", "keep", "-o", "y.npz", "--json", "./y.npz", "--force")
+    assert code == 2
+    assert "--output and --json are the same file, y.npz" in err
+    assert not Path("y.npz").exists()
+
+
+def test_numbers_are_finite(run: Run, photos: tuple[Path, Path]) -> None:
+    for command, option in ((("match", *photos), "--threshold"), (("match", *photos), "--max-megapixels")):
+        for value in ("inf", "nan", "-1"):
+            assert run(*command, "-o", "out", "--model", "keep", option, value)[0] == 2
+    np.savez("x.npz", x0=np.zeros((9, 2)), x1=np.zeros((9, 2)))
+    code, _, err = run("filter", "x.npz", "--model", "keep", "--threshold", "inf")
+    assert code == 2
+    assert "expected a finite number, got inf" in err
+    assert sorted(path.name for path in Path().iterdir()) == ["a.png", "b.png", "user", "x.npz"]
 
 
 def test_bomb_is_not_decompressed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

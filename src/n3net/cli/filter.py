@@ -51,6 +51,8 @@ def command(
     cameras = Cameras(intrinsics or (), focal or (), fov or ())
     sizes = [_size(text) for text in size or ()]
     target = output or matches.with_name(f"{matches.stem}-filtered{matches.suffix}")
+    if json is not None and json.resolve() == target.resolve():
+        raise UserError(f"--output and --json are the same file, {target}: give --json another name")
     for path in (target, json):
         refuse_existing(path, force)
     check(estimator)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import shlex
 import time
 from collections.abc import Sequence
@@ -23,11 +25,22 @@ if TYPE_CHECKING:
 SETTINGS = "settings.json"  # of the run that wrote a directory of pairs
 REMEMBERED = 64  # images whose keypoints are not computed again for the next pair
 
+
+def finite(value: float) -> float:
+    """For options that are numbers: refuse inf and nan."""
+    if not math.isfinite(value):
+        raise typer.BadParameter(f"expected a finite number, got {value}")
+    return value
+
+
 # Options that `n3net filter` has, too.
 Model = Annotated[str | None, typer.Option(help="Weights by name or file. (default: 'match')")]
 Estimator = Annotated[str, typer.Option(help="Of the pose: ransac, magsac, poselib.")]
 Threshold = Annotated[
-    float, typer.Option(min=1e-9, help="Distance to the epipolar line, in focal lengths, of matches that agree.")
+    float,
+    typer.Option(
+        min=1e-9, callback=finite, help="Distance to the epipolar line, in focal lengths, of matches that agree."
+    ),
 ]
 IntrinsicsFiles = Annotated[
     list[Path] | None, typer.Option(help="File with K (JSON, npy, npz, text). Twice, if the cameras differ.")
@@ -78,7 +91,12 @@ def command(
     force: Force = False,
     device: Device = "cpu",
     max_megapixels: Annotated[
-        float, typer.Option(min=0, help="Refuse larger images: SIFT takes a quarter of a gigabyte for each megapixel.")
+        float,
+        typer.Option(
+            min=0,
+            callback=finite,
+            help="Refuse larger images: SIFT takes a quarter of a gigabyte for each megapixel.",
+        ),
     ] = 50,
 ) -> None:
     """Match two photographs: SIFT, nearest neighbours, a network that tells right from wrong, the relative pose.
@@ -95,8 +113,8 @@ def command(
     """
     from n3net import files
     from n3net.cli.progress import file_progress
-    from n3net.correspondence.adapters import pycolmap
     from n3net.correspondence.intrinsics import Cameras
+    from n3net.correspondence.sfm import pycolmap
 
     cameras = Cameras(intrinsics or (), focal or (), fov or ())
     jobs = _jobs(photos or [], pairs, images, output)
@@ -111,8 +129,9 @@ def command(
     drawn = pairs is None if picture is None else picture
     runner = _Runner(model, estimator, threshold, limit, mutual, cameras, device, int(max_megapixels * 1e6))
     if pairs is not None:
-        _check_settings(jobs[0].target.parent / SETTINGS, runner.settings, force)
-        waiting = [job for job in jobs if force or not job.done]
+        settings = runner.settings | {"images": str(jobs[0].base.resolve())}
+        _check_settings(jobs[0].target.parent / SETTINGS, settings, force)
+        waiting = [job for job in jobs if force or not job.done(drawn)]
         if len(waiting) < len(jobs):
             typer.echo(f"{len(jobs) - len(waiting)} of {len(jobs)} pairs are done already")
     else:
@@ -128,7 +147,7 @@ def command(
         advice = "try fewer keypoints (--limit)"
         code = files.run(waiting, work, _complain, what="pairs", less_memory=advice)
     if database is not None:
-        _write_database(database, [job for job in jobs if job.done], force)
+        _write_database(database, [job for job in jobs if job.done()], force)
     if code:
         raise typer.Exit(code)
 
@@ -149,10 +168,10 @@ class _Job:
     def paths(self) -> tuple[Path, Path]:
         return self.base / self.images[0], self.base / self.images[1]
 
-    @property
-    def done(self) -> bool:
-        """The JSON file is written last."""
-        return _ending(self.target, ".json").exists()
+    def done(self, picture: bool = False) -> bool:
+        """Whether the JSON file is there, which is written last, and with ``picture`` that, too."""
+        suffixes = (".json", ".png") if picture else (".json",)
+        return all(_ending(self.target, suffix).exists() for suffix in suffixes)
 
 
 def _ending(target: Path, suffix: str) -> Path:
@@ -225,6 +244,14 @@ def _check_settings(path: Path, settings: dict[str, Any], force: bool) -> None:
     save_json(path, dict(settings), force=True)
 
 
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror or error}") from None
+
+
 class _Runner:
     """What is the same for all pairs."""
 
@@ -259,7 +286,11 @@ class _Runner:
             "threshold": threshold,
             "limit": limit,
             "mutual": mutual,
-            "cameras": [*map(str, cameras.files), *cameras.focal, *(f"{angle:g} degrees" for angle in cameras.fov)],
+            "cameras": [
+                *(f"{path}, sha256 {_digest(path)}" for path in cameras.files),
+                *cameras.focal,
+                *(f"{angle:g} degrees" for angle in cameras.fov),
+            ],
         }
         self._seen = lru_cache(REMEMBERED)(self._look)
 

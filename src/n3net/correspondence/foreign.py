@@ -48,6 +48,11 @@ def read_foreign(path: Path, cameras: Cameras, sizes: Sequence[tuple[int, int]] 
     arrays = read_arrays(path)
     try:
         calibrated = {"x0", "x1"} <= arrays.keys()
+        if calibrated and (cameras.files or cameras.focal or cameras.fov or sizes):
+            raise ValueError(
+                "it has calibrated coordinates (x0, x1), which need no camera: "
+                "leave out --intrinsics, --focal, --fov and --size"
+            )
         points = (arrays["x0"], arrays["x1"]) if calibrated else _points(arrays)
         points = (_coordinates(points[0]), _coordinates(points[1]))
         if len(points[0]) != len(points[1]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 import sys
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from n3net.images import Metadata, read_image
 from n3net.images.tiff import exif_tags, write_tiff
 from n3net.models import create
 from n3net.raw.denoising import denoise_photo, denoise_plane
-from n3net.raw.dng import write_dng, write_mosaic
+from n3net.raw.dng import corrections, write_dng, write_mosaic
 from n3net.raw.noise import NoiseLevel
 from n3net.raw.photo import RawPhoto
 from n3net.raw.tags import exif_of, noise_profile
@@ -47,6 +48,8 @@ def write_test_dng(
     profile: tuple[float, ...] | None = None,
     orientation: int = 1,
     active: tuple[int, int, int, int] | None = None,
+    corrections: dict[int, bytes] | None = None,
+    preview: bool = False,
 ) -> Path:
     """A DNG file of another writer than ours."""
     raw = np.clip(np.rint(values * (WHITE - BLACK) + BLACK), 0, WHITE).astype(np.uint16)
@@ -72,7 +75,12 @@ def write_test_dng(
         tags.append((51041, 12, len(profile), profile, True))
     if active is not None:
         tags.append((50829, 4, 4, active, True))
-    tifffile.imwrite(path, raw, photometric=32803, extratags=tags, metadata=None)
+    lists = [(tag, 7, len(data), data, True) for tag, data in (corrections or {}).items()]
+    with tifffile.TiffWriter(path) as file:
+        if preview:  # the mosaic is in a directory below
+            small = np.zeros((16, 16, 3), np.uint8)
+            file.write(small, photometric="rgb", subfiletype=1, subifds=1, extratags=tags, metadata=None)
+        file.write(raw, photometric=32803, extratags=[*tags, *lists], metadata=None)
     return path
 
 
@@ -230,6 +238,35 @@ def test_dng_and_tiff_of_the_mosaic_open_again(tmp_path: Path) -> None:
         assert file.pages[0].tags[50708].value == "Testcam One"
 
 
+# One correction of shading: its kind, version and flags, 56 bytes, coefficients and centre.
+SHADING = struct.pack(">5I7d", 1, 3, 0x01030000, 1, 56, 0.1, 0, 0, 0, 0, 0.5, 0.5)
+
+
+@pytest.mark.parametrize("preview", [False, True])
+def test_dng_keeps_corrections_of_the_lens(tmp_path: Path, preview: bool) -> None:
+    lists = {51008: SHADING + b"1", 51009: SHADING + b"2", 51022: SHADING + b"3"}
+    path = write_test_dng(tmp_path / "a.dng", scene(), corrections=lists, preview=preview)
+    with RawPhoto(path) as photo, (tmp_path / "out.dng").open("wb") as file:
+        content = photo.mosaic.copy()
+        assert not corrections(photo)[1]
+        write_dng(file, photo)
+    with RawPhoto(tmp_path / "out.dng") as again:
+        assert np.array_equal(again.mosaic, content)
+        assert again.develop(8).pixels.shape == (96, 128, 3)
+    with tifffile.TiffFile(tmp_path / "out.dng") as written:
+        tags = written.pages[0].tags
+        assert {tag: tags[tag].value for tag in lists} == lists
+        assert {tags[tag].dtype for tag in lists} == {7}
+
+
+def test_dng_keeps_corrections_only_where_they_hold(tmp_path: Path) -> None:
+    lists = {51008: SHADING, 51009: SHADING, 51022: SHADING}
+    for active, kept in [((4, 6, 92, 120), {51009, 51022}), ((3, 6, 93, 120), set())]:  # LibRaw begins at even rows
+        path = write_test_dng(tmp_path / "a.dng", scene(), active=active, corrections=lists)
+        with RawPhoto(path) as photo:
+            assert (set(corrections(photo)[0]), corrections(photo)[1]) == (kept, True)
+
+
 def test_without_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_test_dng(tmp_path / "a.dng", scene())
     monkeypatch.setitem(sys.modules, "rawpy", None)
@@ -310,6 +347,8 @@ def test_command_writes_mosaics(run: Any) -> None:
     with RawPhoto(Path("night.dng")) as before, RawPhoto(Path("a.dng")) as after:
         assert np.abs(before.mosaic.astype(int) - after.mosaic).max() <= 1
         assert np.array_equal(read_image(Path("b.tif")).pixels, after.mosaic)
+    path = write_test_dng(Path("phone.dng"), noisy(scene()), active=(4, 6, 92, 120), corrections={51008: SHADING})
+    assert "without the file's corrections" in run(str(path), "-o", "d.dng")[1]
     code, _, err = run("night.dng", "-o", "c.jpg", "--bayer")
     assert code == 1
     assert "--bayer" in err

@@ -51,7 +51,7 @@ class RawRunner:
         """The developed picture before and after, and how to write the mosaic where that is asked for."""
         from n3net.files import DNG
         from n3net.raw.denoising import denoise_photo
-        from n3net.raw.dng import write_dng, write_mosaic
+        from n3net.raw.dng import corrections, write_dng, write_mosaic
         from n3net.raw.photo import RawPhoto
 
         assert job.source is not None
@@ -73,6 +73,10 @@ class RawRunner:
             progress=lambda done, total: progress(done / total),
         )
         after = photo.develop(bits, self.auto_bright)
+        if as_dng and corrections(photo)[1]:
+            note += (
+                ", without the file's corrections of lens or sensor, which are for pixels that LibRaw leaves out too"
+            )
         write = write_dng if as_dng else write_mosaic if self.bayer else None
         return Result(
             after,

@@ -13,9 +13,10 @@ from n3net.raw.photo import RawPhoto
 from n3net.raw.tags import EXIF, GPS, ORIENTATION, Directory, directories
 from n3net.version import __version__
 
-BYTE, ASCII, SHORT, LONG, RATIONAL, SIGNED_RATIONAL = 1, 2, 3, 4, 5, 10
+BYTE, ASCII, SHORT, LONG, RATIONAL, UNDEFINED, SIGNED_RATIONAL = 1, 2, 3, 4, 5, 7, 10
 CFA = 32803  # photometric interpretation
 DAYLIGHT = 21  # D65
+ACTIVE_AREA = 50829
 DNG_VERSION, CAMERA_MODEL, COLOR_MATRIX, NEUTRAL, ILLUMINANT = 50706, 50708, 50721, 50728, 50778
 # What a DNG says about colours, and which still holds after denoising.
 COLORS = (
@@ -24,10 +25,13 @@ COLORS = (
     *range(50936, 50943),
     *(50964, 50965, 50981, 50982, 51109, 51110),
 )
+# Lists of what a raw developer is to correct, like shading and distortion of the lens. The first refers to all pixels of
+# the sensor, the others to its active area.
+CORRECTIONS = (51008, 51009, 51022)
 
 
 def write_dng(file: BinaryIO, photo: RawPhoto) -> None:
-    """The mosaic as it is now, with the colours and the EXIF data of its file; a noise profile is left out."""
+    """The mosaic as it is now, with colours, corrections and EXIF data of its file; a noise profile is left out."""
     mosaic = np.ascontiguousarray(photo.mosaic)
     height, width = mosaic.shape
     ifd = TiffImagePlugin.ImageFileDirectory_v2()  # in the byte order of this machine, like the pixels
@@ -58,9 +62,21 @@ def write_dng(file: BinaryIO, photo: RawPhoto) -> None:
     put(50713, SHORT, (2, 2))
     put(50714, LONG, tuple(round(plane.black) for plane in photo.planes))
     put(50717, LONG, round(photo.planes[0].white))
+    for tag, data in corrections(photo)[0].items():
+        put(tag, UNDEFINED, data)
     _put_colors(ifd, photo)
     rows = [mosaic[y : y + 64].tobytes() for y in range(0, height, 64)]
     save_directory(file, ifd, (width, height), 64, rows)
+
+
+def corrections(photo: RawPhoto) -> tuple[dict[int, bytes], bool]:
+    """The file's lists of corrections that hold for the mosaic, by tag, and whether there are others that do not."""
+    raw = next((d for d in directories(photo.path) if d.get(262) == CFA), Directory())
+    sensor = (0, 0, raw.get(257), raw.get(256))  # top, left, bottom, right
+    active = raw.get(ACTIVE_AREA, sensor)
+    lists = {tag: raw[tag] for tag in CORRECTIONS if isinstance(raw.get(tag), bytes)}
+    kept = {tag: v for tag, v in lists.items() if photo.area == (sensor if tag == CORRECTIONS[0] else active)}
+    return kept, len(kept) < len(lists)
 
 
 def _put_colors(ifd: Directory, photo: RawPhoto) -> None:

@@ -155,6 +155,12 @@ class RawPhoto:
     # What a DNG file needs to know
 
     @property
+    def area(self) -> tuple[int, int, int, int]:
+        """Of the mosaic on the sensor: top, left, bottom, right."""
+        sizes, (height, width) = self._raw.sizes, self.mosaic.shape
+        return sizes.top_margin, sizes.left_margin, sizes.top_margin + height, sizes.left_margin + width
+
+    @property
     def neutral(self) -> tuple[float, float, float]:
         """White balance: what the camera's red, green and blue are for something gray."""
         gains = [float(g) for g in self._raw.camera_whitebalance[:3]]

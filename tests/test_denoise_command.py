@@ -143,6 +143,43 @@ def test_broken_file_does_not_stop_the_others(run: Any) -> None:
     assert sorted(p.name for p in Path("out").iterdir()) == ["a.png", "c.png"]
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError(
+            "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 72000000 bytes."
+        ),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+    ],
+)
+def test_lack_of_memory_does_not_stop_the_others(error: Exception) -> None:
+    from n3net import files
+
+    done: list[str] = []
+    lines: list[str] = []
+
+    def work(job: files.Job) -> None:
+        if job.name == "large.png":
+            raise error
+        done.append(job.name)
+
+    jobs = [files.Job(Path(name), None) for name in ("large.png", "small.png")]
+    assert files.run(jobs, work, lines.append) == 1
+    assert done == ["small.png"]
+    assert lines[-1] == "large.png: out of memory; try a smaller --tile"
+
+
+def test_faults_of_the_program_are_not_hidden() -> None:
+    from n3net import files
+
+    def work(job: files.Job) -> None:
+        raise RuntimeError("shapes do not fit")
+
+    with pytest.raises(RuntimeError, match="shapes"):
+        files.run([files.Job(None, None)], work, print)
+
+
 def test_existing_outputs_need_force(run: Any) -> None:
     save_image(Path("a.png"), picture(20, 20))
     Path("b.png").write_text("mine")

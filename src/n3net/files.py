@@ -182,6 +182,12 @@ def refuse_existing(target: Path | None, force: bool) -> None:
         raise UserError(f"{target} exists; use --force to replace it")
 
 
+def _out_of_memory(error: Exception) -> bool:
+    """Also as PyTorch says it: of CPUs, of other devices, and of what C++ could not allocate."""
+    reasons = ("can't allocate memory", "out of memory", "bad_alloc")
+    return isinstance(error, MemoryError) or any(reason in str(error) for reason in reasons)
+
+
 def run(
     jobs: Sequence[J],
     work: Callable[[J], None],
@@ -209,7 +215,9 @@ def run(
             failures.append((job, str(error)))
         except OSError as error:
             failures.append((job, error.strerror or str(error)))
-        except MemoryError:
+        except (MemoryError, RuntimeError) as error:
+            if not _out_of_memory(error):
+                raise
             failures.append((job, f"out of memory; {less_memory}"))
     if failures:
         if len(jobs) > 1:

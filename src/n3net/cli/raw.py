@@ -74,9 +74,7 @@ class RawRunner:
         )
         after = photo.develop(bits, self.auto_bright)
         if as_dng and corrections(photo)[1]:
-            note += (
-                ", without the file's corrections of lens or sensor, which are for pixels that LibRaw leaves out too"
-            )
+            note += ", without the file's corrections of lens or sensor, which are for more pixels than LibRaw gives"
         write = write_dng if as_dng else write_mosaic if self.bayer else None
         return Result(
             after,

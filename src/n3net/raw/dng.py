@@ -25,8 +25,8 @@ COLORS = (
     *range(50936, 50943),
     *(50964, 50965, 50981, 50982, 51109, 51110),
 )
-# Lists of what a raw developer is to correct, like shading and distortion of the lens. The first refers to all pixels of
-# the sensor, the others to its active area.
+# Lists of what a raw developer is to correct, like shading and distortion of the lens. The first refers to the whole
+# sensor, the others to its active area.
 CORRECTIONS = (51008, 51009, 51022)
 
 

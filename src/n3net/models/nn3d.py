@@ -78,7 +78,7 @@ class NN3D(nn.Module):
             coefficients = haar @ patches[b][members]  # (Q, group, D)
             small = coefficients[:, 1:].abs() < threshold[b]
             coefficients[:, 1:] = coefficients[:, 1:].masked_fill(small, 0)
-            filtered = haar.mT @ coefficients  # (Q, group, D)
+            filtered = (haar.mT @ coefficients).to(patches.dtype)  # (Q, group, D)
             total = torch.zeros_like(patches[b]).index_add_(0, members.flatten(), filtered.flatten(0, 1))
             out[b] = total / torch.bincount(members.flatten(), minlength=len(index))[:, None]
         columns = out.transpose(1, 2).reshape(columns.shape)

@@ -65,9 +65,7 @@ def info(name: Name) -> None:
 
 
 @app.command()
-def verify(
-    names: Annotated[list[str] | None, typer.Argument(help="Names or files; all if none is given.")] = None,
-) -> None:
+def verify(names: Names = None) -> None:
     """Check that files are whole, fit their model, and give finite numbers when they run."""
     from n3net.errors import UserError
     from n3net.weights import available

@@ -203,6 +203,14 @@ def test_refuses_what_a_format_cannot_store() -> None:
         write_image(io.BytesIO(), Picture(gray, gray), "JPEG")
 
 
+@pytest.mark.parametrize(("format", "longest"), [("WEBP", 16383), ("JPEG", 65500)])
+def test_sides_that_a_format_can_store(format: str, longest: int) -> None:
+    write_image(io.BytesIO(), Picture(np.zeros((1, longest), np.uint8)), format)
+    for shape in ((1, longest + 1), (longest + 1, 1)):
+        with pytest.raises(UserError, match=f"at most {longest} pixels a side"):
+            write_image(io.BytesIO(), Picture(np.zeros(shape, np.uint8)), format)
+
+
 def test_types_are_scaled_to_the_same_picture() -> None:
     a = np.array([[0, 128, 255]], np.uint8)
     np.testing.assert_array_equal(to_type(a, np.uint16), [[0, 128 * 257, 65535]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -14,6 +15,7 @@ from n3net.images.png import write_png16
 from n3net.images.tiff import write_tiff
 
 QUALITY = 95  # of JPEG and WebP
+LONGEST = {"JPEG": 65500, "WEBP": 16383}  # sides in pixels; formats that are not here take all that there are
 
 
 def write_image(file: BinaryIO, picture: Picture, format: str | None = None, quality: int | None = None) -> None:
@@ -27,6 +29,7 @@ def write_image(file: BinaryIO, picture: Picture, format: str | None = None, qua
         quality: 1 to 100, of JPEG and WebP.
     """
     format = format or picture.format
+    check_sides(format, *picture.pixels.shape[:2])
     if format in ("JPEG", "BMP") and picture.alpha is not None:
         raise UserError(f"it has an alpha channel, which {format} cannot store; write PNG, WebP or TIFF")
     dtype = _stored_type(format, picture.pixels.dtype)
@@ -39,6 +42,15 @@ def write_image(file: BinaryIO, picture: Picture, format: str | None = None, qua
         write_png16(file, colors, picture.metadata)
     else:
         _write_with_pillow(file, colors, picture, format, quality)
+
+
+def check_sides(format: str, height: int, width: int) -> None:
+    """Refuse an image that is longer than a format can store."""
+    if max(height, width) > LONGEST.get(format, math.inf):
+        raise UserError(
+            f"{format} stores at most {LONGEST[format]} pixels a side, the result has {width} x {height}; "
+            "write PNG or TIFF"
+        )
 
 
 def _stored_type(format: str, dtype: np.dtype[Any]) -> type[np.generic]:

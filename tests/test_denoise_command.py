@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import io
 import os
@@ -147,10 +148,8 @@ def test_broken_file_does_not_stop_the_others(run: Any) -> None:
     "error",
     [
         MemoryError(),
-        RuntimeError(
-            "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 72000000 bytes."
-        ),
-        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 72 bytes."),
+        torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
     ],
 )
 def test_lack_of_memory_does_not_stop_the_others(error: Exception) -> None:
@@ -203,6 +202,12 @@ def test_existing_outputs_need_force(run: Any) -> None:
         (["a.png", "b.png", "-o", "-"], "one image"),
         (["a.png", "--device", "quantum"], "--device quantum"),
         (["a.png", "--sigma", "-1"], "sigma"),
+        (["a.png", "--sigma", "nan"], "--sigma"),
+        (["a.png", "--sigma", "inf"], "finite number, got inf"),
+        (["a.png", "--max-megapixels", "inf"], "finite number, got inf"),
+        (["a.png", "--white", "0"], "number above 0, got 0.0"),
+        (["a.png", "--white", "nan"], "number above 0, got nan"),
+        (["a.png", "--white", "inf"], "finite number, got inf"),
         ([], "Missing argument"),
     ],
 )
@@ -214,6 +219,16 @@ def test_wrong_usage(run: Any, arguments: list[str], message: str) -> None:
     assert code == 2
     assert message in err
     assert "Traceback" not in err
+
+
+def test_full_disk_is_one_line(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "out.png")
+
+    monkeypatch.setattr("n3net.cli.denoise.Pictures.run", full)
+    save_image(Path("a.png"), picture(20, 20))
+    code, _, err = run("a.png")
+    assert (code, err) == (2, "n3net: out.png: No space left on device\n")
 
 
 def test_hostile_images(run: Any) -> None:

@@ -83,7 +83,7 @@ def _root(
 
 
 def main() -> None:
-    """Entry point: errors of the user are one line on stderr and exit code 2, Ctrl-C is exit code 130."""
+    """Entry point: errors of the user and of files are one line on stderr and exit code 2, Ctrl-C is exit code 130."""
     from n3net.errors import UserError
     from n3net.memory import reuse_freed_memory
 
@@ -93,6 +93,10 @@ def main() -> None:
         result = typer.main.get_command(root)(prog_name="n3net", standalone_mode=False)
     except UserError as error:
         print(f"n3net: {error}", file=sys.stderr)
+        sys.exit(2)
+    except OSError as error:  # a closed pipe is not among them, typer ends quietly then
+        where = "" if error.filename is None else f"{error.filename}: "
+        print(f"n3net: {where}{error.strerror or error}", file=sys.stderr)
         sys.exit(2)
     except (typer.Abort, KeyboardInterrupt):
         print("n3net: interrupted", file=sys.stderr)

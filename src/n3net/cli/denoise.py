@@ -19,6 +19,7 @@ from n3net.cli.pictures import (
     TileSide,
     White,
     check_device,
+    finite,
 )
 from n3net.cli.raw import RawRunner
 from n3net.errors import UserError
@@ -38,7 +39,9 @@ def command(
     sigma: Annotated[
         float | None,
         typer.Option(
-            min=0, help="Noise level, in gray levels of 0..255 for any type of file but raw ones. (default: estimated)"
+            min=0,
+            callback=finite,
+            help="Noise level, in gray levels of 0..255 for any type of file but raw ones. (default: estimated)",
         ),
     ] = None,
     model: Annotated[

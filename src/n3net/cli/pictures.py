@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeVar
 
 import typer
 
@@ -15,6 +16,22 @@ from n3net.errors import UserError
 if TYPE_CHECKING:
     from n3net.images import Picture
 
+Number = TypeVar("Number", bound=float | None)
+
+
+def finite(value: Number) -> Number:
+    """The value of an option; limits alone let 'inf' pass, and 'nan' in some versions of typer."""
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"expected a finite number, got {value}")
+    return value
+
+
+def _positive(value: float | None) -> float | None:
+    if value is not None and not value > 0:
+        raise typer.BadParameter(f"expected a number above 0, got {value}")
+    return finite(value)
+
+
 Inputs = Annotated[
     list[str],
     typer.Argument(help="Image files, directories, patterns like 'shots/**/*.png', or - for standard input."),
@@ -22,14 +39,15 @@ Inputs = Annotated[
 Force = Annotated[bool, typer.Option("-f", "--force", help="Replace outputs that exist.")]
 Quality = Annotated[int, typer.Option(min=1, max=100, help="Of JPEG and WebP files.")]
 White = Annotated[
-    float | None, typer.Option(help="Value of white in files with floats. (default: 1)", show_default=False)
+    float | None,
+    typer.Option(callback=_positive, help="Value of white in files with floats. (default: 1)", show_default=False),
 ]
 TileSide = Annotated[
     int | None,
     typer.Option(min=1, help="Side of the tiles in pixels; smaller needs less memory. (default: needs about 800 MB)"),
 ]
 Device = Annotated[str, typer.Option(help="Where the network runs: cpu, cuda, mps.")]
-MaxMegapixels = Annotated[float, typer.Option(min=0, help="Refuse larger images.")]
+MaxMegapixels = Annotated[float, typer.Option(min=0, callback=finite, help="Refuse larger images.")]
 
 
 @dataclass(frozen=True)

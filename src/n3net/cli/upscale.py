@@ -19,6 +19,7 @@ from n3net.cli.pictures import (
     TileSide,
     White,
     check_device,
+    finite,
 )
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ def command(
             "-o", "--output", help="File, directory or - for standard output. (default: NAME-upscaled beside it)"
         ),
     ] = None,
-    factor: Annotated[float, typer.Option(min=1, max=4, help="Of height and width, also between whole numbers.")] = 2.0,
+    factor: Annotated[
+        float, typer.Option(min=1, max=4, callback=finite, help="Of height and width, also between whole numbers.")
+    ] = 2.0,
     model: Annotated[str | None, typer.Option(help="Weights by name or file. (default: 'upscale')")] = None,
     force: Force = False,
     compare: Annotated[

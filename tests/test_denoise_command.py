@@ -39,6 +39,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save(directory / "gray.safetensors", keeps_everything(1))
     save(directory / "color.safetensors", keeps_everything(3))
     torch.manual_seed(0)
+    save(directory / "upscaler.safetensors", create("vdsr", depth=2, features=4))
     save(directory / "random.safetensors", create("n3net", features=8, depth=2, noise_map=True))
     return directory
 
@@ -208,6 +209,12 @@ def test_existing_outputs_need_force(run: Any) -> None:
         (["a.png", "--white", "0"], "number above 0, got 0.0"),
         (["a.png", "--white", "nan"], "number above 0, got nan"),
         (["a.png", "--white", "inf"], "finite number, got inf"),
+        (["a.png", "--noise", "0.1", "0.1", "--bayer"], "--noise, --bayer: for raw files of cameras only"),
+        (["a.png", "--auto-bright"], "--auto-bright: for raw files of cameras only"),
+        (["a.png", "-o", "d.png", "--compare", "d.png"], "--compare d.png: also"),
+        (["a.png", "--compare", "./a.png", "--force"], "--compare a.png: also"),
+        (["a.png", "--reference", "bad.png"], "--reference bad.png: not a readable"),
+        (["a.png", "--model", "upscaler"], "not for denoising"),
         ([], "Missing argument"),
     ],
 )
@@ -215,6 +222,7 @@ def test_wrong_usage(run: Any, arguments: list[str], message: str) -> None:
     for name in ("a.png", "b.png", "c.png", "sub/a.png"):
         save_image(Path(name), picture(20, 20))
     Path("empty").mkdir()
+    Path("bad.png").write_text("hello")
     code, _, err = run(*arguments)
     assert code == 2
     assert message in err
@@ -251,6 +259,17 @@ def test_alpha_in_jpeg_is_refused(run: Any) -> None:
     assert not leftovers(Path())
 
 
+@pytest.mark.parametrize(("name", "width"), [("a.webp", 16384), ("a.jpg", 65501)])
+def test_sides_that_a_format_lacks_are_refused_at_once(
+    run: Any, monkeypatch: pytest.MonkeyPatch, name: str, width: int
+) -> None:
+    monkeypatch.setattr("n3net.denoising.denoise", lambda *_, **__: pytest.fail("the network ran"))
+    save_image(Path("wide.png"), np.zeros((2, width), np.uint8))
+    code, _, err = run("wide.png", "-o", name)
+    assert (code, f"not {width} x 2" in err) == (1, True)
+    assert not Path(name).exists()
+
+
 def test_compare_shows_psnr(run: Any) -> None:
     clean = np.full((60, 80), 120, np.uint8)
     noisy = np.clip(clean + np.random.default_rng(0).normal(0, 10, clean.shape), 0, 255).astype(np.uint8)
@@ -275,6 +294,18 @@ def test_model_of_the_other_kind(run: Any, weights: Path) -> None:
     np.testing.assert_array_equal(np.asarray(Image.open("color-denoised.png")), picture(40, 40, 3))
     assert run("gray.png", "--model", str(weights / "color.safetensors"))[0] == 0
     np.testing.assert_array_equal(np.asarray(Image.open("gray-denoised.png")), picture(40, 40))
+
+
+def test_a_model_is_loaded_once(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from n3net import weights
+
+    save_image(Path("color.png"), picture(40, 40, 3))
+    save_image(Path("gray.png"), picture(40, 40))
+    loaded: list[Any] = []
+    load = weights.load
+    monkeypatch.setattr(weights, "load", lambda name: loaded.append(name) or load(name))
+    assert run("color.png", "gray.png", "-o", "out", "--model", "gray")[0] == 0
+    assert loaded == ["gray"]
 
 
 def process(weights: Path, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:

@@ -354,6 +354,44 @@ def test_command_writes_mosaics(run: Any) -> None:
     assert "--bayer" in err
 
 
+def test_command_develops_only_what_is_needed(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    developed: list[int] = []
+    develop = RawPhoto.develop
+
+    def counted(photo: RawPhoto, bits: int = 16, auto_bright: bool = False) -> Any:
+        developed.append(bits)
+        return develop(photo, bits, auto_bright)
+
+    monkeypatch.setattr(RawPhoto, "develop", counted)
+    code, out, _ = run("night.dng", "-o", "a.dng")
+    assert (code, "128 x 96" in out) == (0, True)
+    assert run("night.dng", "-o", "a.tif", "--bayer")[0] == 0
+    assert developed == []
+    assert run("night.dng", "-o", "b.dng", "--compare", "both.png")[0] == 0
+    assert len(developed) == 2
+
+
+@pytest.mark.parametrize("options", [["--sigma", "5"], ["--real"], ["--white", "2"]])
+def test_command_refuses_options_that_no_file_can_use(run: Any, options: list[str]) -> None:
+    code, _, err = run("night.dng", *options)
+    assert (code, f"{options[0]}: not for raw files" in err) == (2, True)
+    assert not Path("night-denoised.tif").exists()
+
+
+def test_command_takes_options_for_some_of_the_files(run: Any, weights: Path) -> None:
+    torch.manual_seed(0)
+    save(weights / "gray.safetensors", create("dncnn-6", noise_map=True, depth=2, features=4))
+    Image.new("L", (20, 20)).save("gray.png")
+    code, out, _ = run("gray.png", "night.dng", "-o", "out", "--sigma", "5", "--noise", "0.003", "0.00004")
+    assert (code, "σ 5" in out, "noise a 3.00e-03" in out) == (0, True, True)
+
+
+def test_command_refuses_sides_that_a_format_lacks(run: Any) -> None:
+    write_test_dng(Path("wide.dng"), scene(24, 16400))
+    code, _, err = run("wide.dng", "-o", "wide.webp", "--noise", "0.003", "0.00004")
+    assert (code, "at most 16383 pixels a side" in err) == (1, True)
+
+
 def test_command_estimates_or_is_told(run: Any) -> None:
     write_test_dng(Path("plain.dng"), noisy(scene(256, 256)))
     _, out, _ = run("plain.dng", "-o", "a.tif")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from n3net.tasks.superresolution import SuperResolution, SuperResolutionOptions
 from n3net.training.config import load
 from n3net.training.data import generator
 from n3net.training.start import start_at_identity
+from n3net.weights import save
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 
@@ -324,6 +326,16 @@ class TestUpscale:
         np.testing.assert_allclose(
             n3net.upscale(image, 2, small(), peak=765) / 765, n3net.upscale(image / 765, 2, small()), atol=1e-6
         )
+
+    def test_sides_that_a_format_lacks(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[..., tuple[int, str, str]]
+    ) -> None:
+        monkeypatch.setenv("N3NET_WEIGHTS", str(tmp_path))
+        monkeypatch.setattr("n3net.upscaling.upscale", lambda *_, **__: pytest.fail("the network ran"))
+        save(tmp_path / "upscale.safetensors", create("vdsr", depth=2, features=4))
+        Image.new("L", (8200, 2)).save(tmp_path / "a.png")
+        code, _, err = command("upscale", str(tmp_path / "a.png"), "-o", str(tmp_path / "a.webp"))
+        assert (code, "not 16400 x 4" in err) == (1, True)
 
     def test_wrong_arguments(self) -> None:
         for factor in (0.9, 4.5, np.nan):

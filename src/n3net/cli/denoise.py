@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,7 +26,10 @@ from n3net.cli.raw import RawRunner
 from n3net.errors import UserError
 
 if TYPE_CHECKING:
+    from n3net.files import Job
     from n3net.images import Picture
+    from n3net.models import Denoiser
+    from n3net.models.raw import RawDenoiser
 
 
 def command(
@@ -105,22 +109,57 @@ def command(
     )
     if real and sigma is not None:
         raise UserError("--real estimates the noise of each pixel; leave out --sigma")
+    jobs = pictures.plan(raw=True)
+    _refuse_unused(
+        jobs,
+        for_raw={"--noise": noise is not None, "--bayer": bayer, "--auto-bright": auto_bright},
+        for_others={"--sigma": sigma is not None, "--real": real, "--white": white is not None and reference is None},
+    )
     before = compare is not None or reference is not None
-    raw = RawRunner(model, noise, bayer, auto_bright, before, tile, device, max_megapixels)
-    pictures.run(lambda: _Runner(model, sigma, real, tile, device).denoise, raw.denoise)
+    check_device(device)
+    for_others, for_raw = _load(model)
+    raw = RawRunner(for_raw, noise, bayer, auto_bright, before, tile, device, max_megapixels)
+    pictures.run(jobs, _Runner(for_others, sigma, real, tile, device).denoise, raw.denoise)
+
+
+def _refuse_unused(jobs: Sequence[Job], for_raw: dict[str, bool], for_others: dict[str, bool]) -> None:
+    """Refuse options that were given and that none of the files can use."""
+    from n3net.raw import is_raw
+
+    raw = [is_raw(job.source) for job in jobs]
+    for options, usable, what in (
+        (for_raw, any(raw), "for raw files of cameras only, and none of the inputs is one"),
+        (for_others, not all(raw), "not for raw files of cameras, which all of the inputs are"),
+    ):
+        given = [name for name, is_given in options.items() if is_given]
+        if given and not usable:
+            raise UserError(f"{', '.join(given)}: {what}; leave it out")
+
+
+def _load(model: str | None) -> tuple[str | Denoiser | None, str | RawDenoiser | None]:
+    """The network for pictures and the one for raw files; the name stands for one that is of the other kind."""
+    if model is None:
+        return None, None
+    from n3net.models import Denoiser
+    from n3net.models.raw import RawDenoiser
+    from n3net.weights import load
+
+    net: Any = load(model)
+    if not isinstance(net, Denoiser | RawDenoiser):
+        raise UserError(f"{model}: a {net.recipe.name}, which is not for denoising")
+    return net if isinstance(net, Denoiser) else model, net if isinstance(net, RawDenoiser) else model
 
 
 class _Runner:
     """What is the same for all files."""
 
-    def __init__(self, model: str | None, sigma: float | None, real: bool, tile: int | None, device: str) -> None:
+    def __init__(
+        self, model: str | Denoiser | None, sigma: float | None, real: bool, tile: int | None, device: str
+    ) -> None:
         from n3net.denoising import resolve
 
         self._model = cache(lambda gray: resolve(model, gray))
         self.sigma, self.real, self.tile, self.device = sigma, real, tile, device
-        check_device(device)
-        if model is not None and not _is_for_raw(model):
-            self._model(True)  # a wrong name is wrong for all files
 
     def denoise(self, picture: Picture, progress: Any) -> Result:
         """The result, and what was done."""
@@ -148,7 +187,7 @@ class _Runner:
             device=self.device,
             progress=lambda done, total: progress(done / total),
         )
-        return Result(replace(picture, pixels=out), lambda: picture, note)
+        return Result(pixels.shape[:2], lambda: replace(picture, pixels=out), lambda: picture, note)
 
     def _denoise_photograph(self, picture: Picture, model: Any, progress: Any) -> Result:
         from dataclasses import replace
@@ -167,11 +206,6 @@ class _Runner:
             progress=lambda done, total: progress(done / total),
         )
         low, high = np.quantile(result.noise, [0.02, 0.98])
-        return Result(replace(picture, pixels=result.pixels), lambda: picture, f"σ {low:.1f} to {high:.1f} estimated")
-
-
-def _is_for_raw(model: str) -> bool:
-    from n3net import load
-    from n3net.models.raw import RawDenoiser
-
-    return isinstance(load(model), RawDenoiser)
+        note = f"σ {low:.1f} to {high:.1f} estimated"
+        after = replace(picture, pixels=result.pixels)
+        return Result(after.pixels.shape[:2], lambda: after, lambda: picture, note)

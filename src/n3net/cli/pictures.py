@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeVar
@@ -14,6 +14,7 @@ import typer
 from n3net.errors import UserError
 
 if TYPE_CHECKING:
+    from n3net.files import Job
     from n3net.images import Picture
 
 Number = TypeVar("Number", bound=float | None)
@@ -55,15 +56,18 @@ class Result:
     """What was made of a picture.
 
     Args:
-        picture: to be written.
+        size: height and width of what was read.
+        picture: gives what is to be written.
         before: gives what it is compared with.
         note: what was done.
+        write: writes the file instead, where it is no picture.
     """
 
-    picture: Picture
+    size: tuple[int, int]
+    picture: Callable[[], Picture]
     before: Callable[[], Picture]
     note: str
-    write: Callable[[BinaryIO], None] | None = None  # writes the file instead, where it is no picture
+    write: Callable[[BinaryIO], None] | None = None
 
 
 Work = Callable[[Any, Callable[[float], None]], Result]  # a picture, and a function to call with the part that is done
@@ -78,6 +82,7 @@ class Pictures:
         inputs, output, suffix: see :func:`n3net.files.plan`.
         captions: of what is compared: before, after, and the reference.
         force, compare, reference, quality, white, max_megapixels: as given on the command line.
+        factor: by which results are larger than the inputs.
     """
 
     inputs: list[str]
@@ -90,25 +95,36 @@ class Pictures:
     quality: int = 95
     white: float | None = None
     max_megapixels: float = 400
+    factor: float = 1
 
-    def run(self, prepare: Callable[[], Work], raw: RawWork | None = None) -> None:
-        """Do all files; ``prepare`` is called when it is known which, and says what to do with each.
-
-        Raw files of cameras are for ``raw``, if that is given.
-        """
+    def plan(self, raw: bool = False) -> list[Job]:
+        """Which files to read and to write, raw files of cameras among them or not."""
         from n3net import files
-        from n3net.cli.progress import file_progress
         from n3net.images.picture import format_for
-        from n3net.raw import is_raw
 
-        jobs = files.plan(self.inputs, self.output, self.suffix, raw is not None)
+        jobs = files.plan(self.inputs, self.output, self.suffix, raw)
         if (self.compare or self.reference) and len(jobs) > 1:
             raise UserError(f"--compare and --reference are for one image, got {len(jobs)}")
         if self.compare is not None:
             format_for(self.compare)
+            others = (jobs[0].source, jobs[0].target, self.reference)
+            if self.compare.resolve() in [path.resolve() for path in others if path is not None]:
+                raise UserError(
+                    f"--compare {self.compare}: also the input, the output or the reference; use another name"
+                )
             files.refuse_existing(self.compare, self.force)
-        work = prepare()
-        truth = self.read(self.reference) if self.reference is not None else None
+        return jobs
+
+    def run(self, jobs: Sequence[Job], work: Work, raw: RawWork | None = None) -> None:
+        """Do all files, raw files of cameras with ``raw``."""
+        from n3net import files
+        from n3net.cli.progress import file_progress
+        from n3net.images.picture import format_for
+        from n3net.images.writing import check_sides
+        from n3net.raw import is_raw
+        from n3net.resizing import scaled_size
+
+        truth = self._read_reference()
         with file_progress([_pixels(job.source) for job in jobs]) as progress:
 
             def do(job: files.Job) -> None:
@@ -122,15 +138,16 @@ class Pictures:
 
                 if raw is not None and is_raw(job.source):
                     result = raw(job, advance)
-                    picture = result.picture
                 else:
                     picture = self.read(job.open())
+                    format = picture.format if job.target is None else format_for(job.target)
+                    check_sides(format, *scaled_size(picture.pixels.shape[:2], self.factor))
                     result = work(picture, advance)
                 scores = _scores(result, truth) if truth is not None else ["", ""]
                 self._write(job.target, result)
                 if self.compare is not None:
-                    self._write_comparison(self.compare, [result.before(), result.picture, truth], scores)
-                height, width = picture.pixels.shape[:2]
+                    self._write_comparison(self.compare, [result.before(), result.picture(), truth], scores)
+                height, width = result.size
                 seconds = time.perf_counter() - start
                 where = job.target or "standard output"
                 typer.echo(
@@ -154,6 +171,14 @@ class Pictures:
                 raise UserError(f"floats up to {largest:g}: which value is white? Say it with --white")
         return picture
 
+    def _read_reference(self) -> Picture | None:
+        if self.reference is None:
+            return None
+        try:
+            return self.read(self.reference)
+        except UserError as error:
+            raise UserError(f"--reference {self.reference}: {error}") from None
+
     def _write(self, target: Path | None, result: Result) -> None:
         from n3net.files import writing
         from n3net.images import write_image
@@ -163,12 +188,13 @@ class Pictures:
             if result.write is not None:
                 result.write(file)
             else:
-                write_image(file, result.picture, None if target is None else format_for(target), self.quality)
+                write_image(file, result.picture(), None if target is None else format_for(target), self.quality)
 
     def _write_comparison(self, target: Path, pictures: list[Picture | None], scores: list[str]) -> None:
         from n3net.compare import Panel, for_display, side_by_side
         from n3net.files import writing
         from n3net.images.picture import format_for
+        from n3net.images.writing import check_sides
 
         captions = [caption + score for caption, score in zip(self.captions, [*scores, ""], strict=True)]
         sheet = side_by_side(
@@ -178,6 +204,7 @@ class Pictures:
                 if picture is not None
             ]
         )
+        check_sides(format_for(target), sheet.height, sheet.width)
         with writing(target, self.force) as file:
             sheet.save(file, format_for(target))
 
@@ -210,7 +237,7 @@ def _scores(result: Result, truth: Picture) -> list[str]:
 
     from n3net.evaluation.metrics import psnr
 
-    after = result.picture
+    after = result.picture()
     if truth.pixels.shape != after.pixels.shape:
         raise UserError(
             f"--reference has shape {truth.pixels.shape}, the result {after.pixels.shape}: expected the same picture"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from n3net.cli.pictures import Result
@@ -11,13 +11,14 @@ from n3net.errors import UserError
 
 if TYPE_CHECKING:
     from n3net.files import Job
+    from n3net.models.raw import RawDenoiser
 
 
 class RawRunner:
     """What is the same for all raw files.
 
     Args:
-        model: weights by name or file, by default 'raw'.
+        model: a network, or weights by name or file, by default 'raw'.
         noise: a and b, by default as the file says, else estimated.
         bayer: whether a TIFF file is to hold the mosaic instead of a developed picture.
         auto_bright: whether LibRaw may make the picture brighter.
@@ -27,7 +28,7 @@ class RawRunner:
 
     def __init__(
         self,
-        model: str | None,
+        model: str | RawDenoiser | None,
         noise: tuple[float, float] | None,
         bayer: bool,
         auto_bright: bool,
@@ -38,18 +39,20 @@ class RawRunner:
     ) -> None:
         if noise is not None and not (min(noise) >= 0 and max(noise) < 1 and sum(noise) > 0):
             raise UserError(f"--noise: expected a and b of 0 or more, for values of black 0 and white 1, got {noise}")
-        self.model_name, self.noise, self.bayer, self.auto_bright = model, noise, bayer, auto_bright
+        self._model, self.noise, self.bayer, self.auto_bright = model, noise, bayer, auto_bright
         self.compare, self.tile, self.device, self.max_pixels = compare, tile, device, int(max_megapixels * 1e6)
 
     @cached_property
     def model(self) -> Any:
         from n3net.raw.denoising import RAW, resolve
 
-        return resolve(self.model_name or RAW)
+        return resolve(RAW if self._model is None else self._model)
 
     def denoise(self, job: Job, progress: Callable[[float], None]) -> Result:
         """The developed picture before and after, and how to write the mosaic where that is asked for."""
         from n3net.files import DNG
+        from n3net.images.picture import format_for
+        from n3net.images.writing import check_sides
         from n3net.raw.denoising import denoise_photo
         from n3net.raw.dng import corrections, write_dng, write_mosaic
         from n3net.raw.photo import RawPhoto
@@ -62,6 +65,8 @@ class RawRunner:
         bits = 16 if as_tiff or job.target is None else 8
         model = self.model
         photo = RawPhoto(job.source, self.max_pixels)  # closed when nobody needs it any more
+        if job.target is not None and not as_dng:
+            check_sides(format_for(job.target), *photo.mosaic.shape)
         levels, note = self._levels(photo)
         before = photo.develop(8, self.auto_bright) if self.compare else None
         denoise_photo(
@@ -72,13 +77,14 @@ class RawRunner:
             device=self.device,
             progress=lambda done, total: progress(done / total),
         )
-        after = photo.develop(bits, self.auto_bright)
         if as_dng and corrections(photo)[1]:
             note += ", without the file's corrections of lens or sensor, which are for more pixels than LibRaw gives"
         write = write_dng if as_dng else write_mosaic if self.bayer else None
+        after = cache(lambda: photo.develop(bits, self.auto_bright))
         return Result(
+            photo.mosaic.shape,
             after,
-            lambda: after if before is None else before,
+            lambda: before or after(),
             note,
             None if write is None else lambda file: write(file, photo),
         )

@@ -64,9 +64,10 @@ def command(
     """
     captions = ("bicubic", "upscaled", "original")
     pictures = Pictures(
-        inputs, output, "-upscaled", captions, force, compare, reference, quality, white, max_megapixels
+        inputs, output, "-upscaled", captions, force, compare, reference, quality, white, max_megapixels, factor
     )
-    pictures.run(lambda: _Runner(model, factor, tile, device, max_megapixels).upscale)
+    jobs = pictures.plan()
+    pictures.run(jobs, _Runner(model, factor, tile, device, max_megapixels).upscale)
 
 
 class _Runner:
@@ -98,7 +99,12 @@ class _Runner:
         )
         after = replace(picture, pixels=out, alpha=self._bicubic(picture.alpha))
         note = f"x{self.factor:g} to {width} x {height}"
-        return Result(after, lambda: replace(after, pixels=self._bicubic(picture.pixels)), note)
+        return Result(
+            picture.pixels.shape[:2],
+            lambda: after,
+            lambda: replace(after, pixels=self._bicubic(picture.pixels)),
+            note,
+        )
 
     def _bicubic(self, pixels: Any) -> Any:
         """In the range of the pixels, if there are any."""

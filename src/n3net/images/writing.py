@@ -48,8 +48,7 @@ def check_sides(format: str, height: int, width: int) -> None:
     """Refuse an image that is longer than a format can store."""
     if max(height, width) > LONGEST.get(format, math.inf):
         raise UserError(
-            f"{format} stores at most {LONGEST[format]} pixels a side, the result has {width} x {height}; "
-            "write PNG or TIFF"
+            f"{format} stores at most {LONGEST[format]} pixels a side, not {width} x {height}; write PNG or TIFF"
         )
 
 

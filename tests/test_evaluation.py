@@ -27,6 +27,7 @@ from n3net.evaluation.reproduce import candidates, find_table, reproduce, to_jso
 from n3net.evaluation.restoration import Picture, summarize
 from n3net.inspection import interesting_pixels, look, mean_largest
 from n3net.models import create
+from n3net.training.data import Images
 
 SHARED = Path(__file__).parents[2] / "shared"
 
@@ -181,6 +182,31 @@ def test_images_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert data_root(None) is None
     monkeypatch.setenv("N3NET_DATA", str(tmp_path))
     assert data_root(None) == tmp_path
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_images_of_16_bits_and_floats(tmp_path: Path, channels: int) -> None:
+    """Gray of all types is the same picture; for training as for tests."""
+    gray = np.arange(0, 240, dtype=np.uint8).reshape(12, 20)
+    Image.fromarray(gray).save(tmp_path / "a.png")
+    Image.fromarray(gray.astype(np.uint16) * 257).save(tmp_path / "b.png")
+    Image.fromarray(gray.astype(np.uint16) * 257).save(tmp_path / "c.tif")
+    Image.fromarray(gray.astype(np.float32) / 255).save(tmp_path / "d.tif")
+    expected = gray if channels == 1 else np.dstack([gray] * 3)
+    images, training = image_set(tmp_path), Images([tmp_path], channels)
+    for i in range(4):
+        np.testing.assert_array_equal(images.pixels(i, channels), expected)
+        np.testing.assert_array_equal(training.images[i], expected.reshape(12, 20, channels))
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK"])
+def test_images_of_8_bits_are_as_pillow_reads_them(tmp_path: Path, mode: str) -> None:
+    colors = np.random.default_rng(0).integers(0, 256, (12, 20, 3), dtype=np.uint8)
+    path = tmp_path / "a.tif"
+    Image.fromarray(colors).convert(mode).save(path)
+    with Image.open(path) as image:
+        np.testing.assert_array_equal(image_set(tmp_path).pixels(0, 1), np.asarray(image.convert("L")))
+        np.testing.assert_array_equal(image_set(tmp_path).pixels(0, 3), np.asarray(image.convert("RGB")))
 
 
 def test_the_crop_is_where_outputs_differ() -> None:

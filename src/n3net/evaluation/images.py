@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
-from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from n3net.errors import UserError
+from n3net.images.eight_bits import read_eight_bits
 
 SUFFIXES = {".png", ".bmp", ".tif", ".tiff", ".jpg", ".jpeg", ".webp"}
 
@@ -30,13 +30,8 @@ class ImageSet:
         return torch.from_numpy(np.atleast_3d(pixels).transpose(2, 0, 1).copy())  # (C, H, W)
 
     def pixels(self, index: int, channels: int = 1) -> npt.NDArray[np.uint8]:
-        """The same as it is in the file: (H, W) or (H, W, 3) of 8 bits."""
-        path = self.paths[index]
-        try:
-            with Image.open(path) as image:
-                return np.asarray(image.convert("L" if channels == 1 else "RGB"))
-        except (UnidentifiedImageError, OSError) as error:
-            raise UserError(f"{path}: cannot be read as an image ({error})") from error
+        """The same in 8 bits: (H, W) or (H, W, 3)."""
+        return read_eight_bits(self.paths[index], channels)
 
 
 def image_set(directory: str | Path, limit: int | None = None) -> ImageSet:

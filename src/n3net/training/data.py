@@ -48,7 +48,7 @@ class Images:
     """
 
     def __init__(self, places: list[Path], channels: int, smallest: int = 1) -> None:
-        from PIL import Image, UnidentifiedImageError
+        from n3net.images.eight_bits import read_eight_bits
 
         self.paths: list[Path] = []
         for place in places:
@@ -63,11 +63,7 @@ class Images:
             self.paths += found
         self.images: list[NDArray[np.uint8]] = []
         for path in self.paths:
-            try:
-                with Image.open(path) as file:
-                    image = np.asarray(file.convert("L" if channels == 1 else "RGB"), dtype=np.uint8)
-            except (OSError, UnidentifiedImageError) as error:
-                raise UserError(f"{path}: not an image that can be read ({error})") from error
+            image = read_eight_bits(path, channels)
             if min(image.shape[:2]) < smallest:
                 raise UserError(
                     f"{path}: {image.shape[1]} x {image.shape[0]} pixels, crops need at least {smallest} each way"

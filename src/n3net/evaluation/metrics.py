@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+DRAWN_AT_ONCE = 1_000_000  # values of the bootstrap
+
 
 def psnr(image: Tensor, truth: Tensor, peak: float = 1.0) -> float:
     """Peak signal-to-noise ratio in dB over all pixels and channels; infinite where nothing differs."""
@@ -44,6 +46,8 @@ def bootstrap(values: Sequence[float], level: float = 0.95, draws: int = 10_000,
     """Percentile interval of the mean, if other images of the same kind had been drawn."""
     data = np.asarray(values, dtype=np.float64)
     rng = np.random.default_rng(seed)
-    means = data[rng.integers(0, len(data), (draws, len(data)))].mean(1)
+    rows = max(1, DRAWN_AT_ONCE // len(data))
+    parts = [min(rows, draws - done) for done in range(0, draws, rows)]
+    means = np.concatenate([data[rng.integers(0, len(data), (part, len(data)))].mean(1) for part in parts])
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)

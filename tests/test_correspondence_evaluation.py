@@ -112,6 +112,15 @@ def test_weights_of_one_label_are_averaged() -> None:
     assert (low, high) == (0.375 - 0.5, 0.5)  # one pair or the other
 
 
+def test_files_of_the_same_name(data: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other" / "hall.pairs"
+    other.parent.mkdir()
+    write_pairs(other, [make_pair(5)])
+    assert [pairs.name for pairs in pair_sets([data, other])] == ["data/hall", "yard", "other/hall"]
+    with pytest.raises(UserError, match="given 2 times"):
+        pair_sets([data, data / "hall.pairs"])
+
+
 def test_wrong_data(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="n3net data"):
@@ -159,6 +168,17 @@ def test_command(run: Run, data: Path, tmp_path: Path) -> None:
     assert len(report["pairs"]) == 2 * 8 + 5
     assert all(m["digest"] for m in report["models"])
     assert "acc(5)" in (tmp_path / "out.md").read_text()
+    files = [tmp_path / run_ / "best.safetensors" for run_ in ("r=a", "r=b")]
+    for file, name in zip(files, ("s0", "s1"), strict=True):
+        file.parent.mkdir()
+        file.write_bytes((tmp_path / "user" / f"{name}.safetensors").read_bytes())
+    code, out, _ = run(
+        "eval", "correspondence", "--model", files[0], "--model", files[1], "--data", data / "yard.pairs",
+        "--estimator", "ransac",
+    )  # fmt: skip
+    assert code == 0
+    assert "mean of" not in out  # of what has no common label
+    assert all(f"| yard (1) | {file} | ransac |" in out for file in files)
     code, _, err = run("eval", "correspondence", "--data", data)
     assert code == 2
     assert "'match' are not part of this installation" in err

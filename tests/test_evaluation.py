@@ -19,8 +19,9 @@ from n3net.errors import UserError
 from n3net.evaluation import bootstrap, psnr, ssim
 from n3net.evaluation.gaussian import evaluate, noise, report
 from n3net.evaluation.html import interesting_crop, page
-from n3net.evaluation.images import data_root, image_set
+from n3net.evaluation.images import data_root, image_set, image_sets
 from n3net.evaluation.methods import Method, method, trained_for
+from n3net.evaluation.names import split_label
 from n3net.evaluation.paper import TABLES
 from n3net.evaluation.report import markdown, markdown_images
 from n3net.evaluation.reproduce import candidates, find_table, reproduce, to_json, to_markdown
@@ -101,6 +102,29 @@ def test_bootstrap_covers_the_mean() -> None:
         hits += low <= 30 <= high
     assert hits >= 88
     assert bootstrap([30.0]) == (30.0, 30.0)
+
+
+@pytest.mark.parametrize("n", [1, 7, 64, 1000])
+def test_bootstrap_in_parts(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same draws as all at once, in memory that does not grow with their number."""
+    data = np.random.default_rng(1).normal(30, 1, n)
+    means = data[np.random.default_rng(0).integers(0, n, (501, n))].mean(1)
+    monkeypatch.setattr("n3net.evaluation.metrics.DRAWN_AT_ONCE", 640)
+    largest = 0
+
+    class Counting:
+        def __init__(self, seed: int) -> None:
+            self.rng = rng(seed)
+
+        def integers(self, low: int, high: int, shape: tuple[int, int]) -> Any:
+            nonlocal largest
+            largest = max(largest, shape[0] * shape[1])
+            return self.rng.integers(low, high, shape)
+
+    rng = np.random.default_rng
+    monkeypatch.setattr(np.random, "default_rng", Counting)
+    assert bootstrap(data.tolist(), draws=501) == tuple(np.quantile(means, [(1 - 0.95) / 2, (1 + 0.95) / 2]))
+    assert largest <= max(n, 640)
 
 
 def test_noise_depends_on_image_and_level_only() -> None:
@@ -207,6 +231,36 @@ def test_images_of_8_bits_are_as_pillow_reads_them(tmp_path: Path, mode: str) ->
     with Image.open(path) as image:
         np.testing.assert_array_equal(image_set(tmp_path).pixels(0, 1), np.asarray(image.convert("L")))
         np.testing.assert_array_equal(image_set(tmp_path).pixels(0, 3), np.asarray(image.convert("RGB")))
+
+
+def test_data_sets_of_the_same_name(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("a/x/test", "b/x/test", "b/test", "Set5")]
+    for path in paths:
+        path.mkdir(parents=True)
+        Image.new("L", (20, 20)).save(path / "0.png")
+    assert [images.name for images in image_sets(paths)] == ["a/x/test", "b/x/test", "b/test", "Set5"]
+    assert [images.name for images in image_sets(paths[2:])] == ["test", "Set5"]
+    with pytest.raises(UserError, match="Set5: given 2 times"):
+        image_sets([*paths, tmp_path / "a" / ".." / "Set5"])
+
+
+def test_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = Path("lr=1e-3/best.safetensors")
+    path.parent.mkdir()
+    path.touch()
+    for model in (f"{path}", f"nn3d:{path}", f"{path}+mutual"):
+        assert split_label(model) == ("", model)
+        assert split_label(f"mine={model}") == ("mine", model)
+        assert split_label(f"k=7={model}") == ("k=7", model)
+    assert split_label("gray") == ("", "gray")
+    assert split_label("k=7=gray") == ("k=7", "gray")
+
+
+def test_weights_in_a_directory_with_an_equals_sign(data: Path, tmp_path: Path) -> None:
+    path = save_small(tmp_path / "lr=1e-3" / "best.safetensors")
+    assert method(str(path)).name == str(path)
+    assert method(f"mine={path}").name == "mine"
 
 
 def test_the_crop_is_where_outputs_differ() -> None:

@@ -10,7 +10,6 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
-    from n3net.evaluation.images import ImageSet
     from n3net.evaluation.methods import Method
     from n3net.evaluation.restoration import Level, Picture, Row
 
@@ -211,9 +210,9 @@ def _measure(
     keep: bool,
 ) -> tuple[list[Row], list[Picture]]:
     """All data sets at all levels, with a bar; what was measured, and pictures of it if they are kept."""
-    from n3net.evaluation.images import image_set
+    from n3net.evaluation.images import image_sets
 
-    sets: list[ImageSet] = [image_set(directory, limit) for directory in data]
+    sets = image_sets(data, limit)
     for m in methods:
         for level in levels:
             if m.trained_for and not m.trained_for[0] <= level.value <= m.trained_for[1]:

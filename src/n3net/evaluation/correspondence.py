@@ -27,11 +27,11 @@ from n3net.correspondence.metrics import (
 )
 from n3net.errors import UserError
 from n3net.evaluation.metrics import bootstrap
+from n3net.evaluation.names import MUTUAL, split_label, unique_names
 
 Array = npt.NDArray[Any]
 
 RATIO = 0.8  # of Lowe's test
-MUTUAL = "+mutual"  # after a name of weights
 CNNET = "match-cnnet"  # name of the weights that stand beside every model, if they are there
 PROTOCOL = {
     "labels": "a match is right if its squared symmetric epipolar distance to the true pose is below 1e-4",
@@ -53,7 +53,8 @@ class Method:
     """Something that scores matches and keeps some.
 
     Args:
-        name: label in the tables; weights of the same label, as of several seeds, are averaged.
+        name: label in the tables, the weights as given by default; those of the same label, as of several seeds, are
+            averaged.
         judge: from a pair and which of its matches are right, (N,), to scores and which are kept, (N,) each.
         needs: what a pair must have for it.
         weights, digest: of a network.
@@ -95,8 +96,8 @@ BASELINES = (
 
 def network(name: str) -> Method:
     """Weights by name or file; ``NAME+mutual`` keeps mutual matches only, ``LABEL=NAME`` has another label."""
-    label, _, source = name.rpartition("=")
-    source, mutual = source.removesuffix(MUTUAL), source.endswith(MUTUAL)
+    label, given = split_label(name)
+    source, mutual = given.removesuffix(MUTUAL), given.endswith(MUTUAL)
     net = resolve(source)
 
     def judge(pair: Pair, right: Array) -> tuple[Array, Array]:
@@ -106,8 +107,7 @@ def network(name: str) -> Method:
             kept &= pair.mutual
         return scores, kept
 
-    label = label or Path(source).stem + MUTUAL * mutual
-    return Method(label, judge, ("mutual",) * mutual, source, getattr(net, "record", {}).get("digest"))
+    return Method(label or given, judge, ("mutual",) * mutual, source, getattr(net, "record", {}).get("digest"))
 
 
 @dataclass(frozen=True)
@@ -137,12 +137,12 @@ def pair_sets(paths: Sequence[Path], limit: int | None = None) -> list[PairSet]:
         else:
             found.append(path)
     sets = []
-    for path in found:
+    for path, name in zip(found, unique_names([path.absolute() for path in found]), strict=True):
         file = PairFile(path)
         if len(file) == 0:
             raise UserError(f"{path}: no pairs in it")
         drawn = np.random.default_rng(0).permutation(len(file))[:limit]
-        sets.append(PairSet(path.stem, file, tuple(sorted(drawn.tolist()))))
+        sets.append(PairSet(name, file, tuple(sorted(drawn.tolist()))))
     return sets
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from n3net.errors import UserError
+from n3net.evaluation.names import unique_names
 from n3net.images.eight_bits import read_eight_bits
 
 SUFFIXES = {".png", ".bmp", ".tif", ".tiff", ".jpg", ".jpeg", ".webp"}
@@ -43,6 +45,13 @@ def image_set(directory: str | Path, limit: int | None = None) -> ImageSet:
     if not paths:
         raise UserError(f"{directory}: no images in it (looked for {', '.join(sorted(SUFFIXES))})")
     return ImageSet(directory.resolve().name, tuple(paths[:limit]))
+
+
+def image_sets(directories: Sequence[Path], limit: int | None = None) -> list[ImageSet]:
+    """The images of several directories, under names that tell them apart."""
+    sets = [image_set(directory, limit) for directory in directories]
+    names = unique_names([directory.resolve() for directory in directories])
+    return [replace(images, name=name) for images, name in zip(sets, names, strict=True)]
 
 
 def data_root(given: str | Path | None) -> Path | None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from n3net.errors import UserError
+from n3net.evaluation.names import NN3D, split_label
 
 Run = Callable[[Tensor, float], Tensor]
 
@@ -37,12 +38,12 @@ class Method:
 
 def method(name: str) -> Method:
     """A method by name: of :data:`CLASSICAL`, ``nn3d:WEIGHTS`` for a non-local step after a network, or weights."""
-    label, _, name = name.rpartition("=") if "=" in name else ("", "", name)
+    label, name = split_label(name)
     label = label or name
     if name in CLASSICAL:
         return Method(label, CLASSICAL[name]())
-    if name.startswith("nn3d:"):
-        return _nn3d(label, name.removeprefix("nn3d:"))
+    if name.startswith(NN3D):
+        return _nn3d(label, name.removeprefix(NN3D))
     from n3net import load
     from n3net.models import fold_batch_norm
 
@@ -80,10 +81,10 @@ def recorded_range(record: dict[str, Any], name: str) -> tuple[float, float] | N
 
 
 def _nn3d(label: str, weights: str) -> Method:
-    from n3net.models import NN3D
+    from n3net.models import nn3d
 
     base = method(weights)
-    step = NN3D(torch.nn.Identity())
+    step = nn3d.NN3D(torch.nn.Identity())
 
     def run(noisy: Tensor, sigma: float) -> Tensor:
         with torch.inference_mode():

@@ -12,6 +12,7 @@ from torch import Tensor
 from n3net.errors import UserError
 from n3net.evaluation.images import ImageSet
 from n3net.evaluation.methods import Method, recorded_range
+from n3net.evaluation.names import split_label
 from n3net.evaluation.restoration import RULES, Case, Level, Row, full_report, measure
 from n3net.raw.noise import NoiseLevel, Stabilizer, heteroscedastic
 from n3net.raw.simulation import LEVELS, SCENE
@@ -33,7 +34,7 @@ def raw_method(name: str) -> Method:
 
     ``LABEL=NAME`` gives it another name in tables.
     """
-    label, _, name = name.rpartition("=")
+    label, name = split_label(name)
     label = label or name
     if name == "noisy":
         return Method(label, lambda noisy, a: noisy)

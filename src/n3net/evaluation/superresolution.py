@@ -13,6 +13,7 @@ from n3net.degradation import degrade
 from n3net.errors import UserError
 from n3net.evaluation.images import ImageSet
 from n3net.evaluation.methods import Method, recorded_range
+from n3net.evaluation.names import split_label
 from n3net.evaluation.restoration import RULES, Case, Level, Picture, Row, full_report, measure
 
 PROTOCOL = {
@@ -28,7 +29,7 @@ SMALLEST = 11  # side of SSIM's window
 
 def upscaler(name: str) -> Method:
     """A method by name: ``bicubic``, or weights; ``LABEL=NAME`` gives it another name in tables."""
-    label, _, name = name.rpartition("=")
+    label, name = split_label(name)
     label = label or name
     if name == "bicubic":
         return Method(label, lambda upscaled, factor: upscaled)

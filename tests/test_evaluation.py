@@ -14,7 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
-from n3net import weights
+from n3net import inference, weights
 from n3net.errors import UserError
 from n3net.evaluation import bootstrap, psnr, ssim
 from n3net.evaluation.gaussian import evaluate, noise, report
@@ -23,11 +23,14 @@ from n3net.evaluation.images import data_root, image_set, image_sets
 from n3net.evaluation.methods import Method, method, trained_for
 from n3net.evaluation.names import split_label
 from n3net.evaluation.paper import TABLES
+from n3net.evaluation.raw import raw_method
 from n3net.evaluation.report import markdown, markdown_images
 from n3net.evaluation.reproduce import candidates, find_table, reproduce, to_json, to_markdown
 from n3net.evaluation.restoration import Picture, summarize
+from n3net.evaluation.superresolution import upscaler
 from n3net.inspection import interesting_pixels, look, mean_largest
 from n3net.models import create
+from n3net.raw.simulation import LEVELS
 from n3net.training.data import Images
 
 SHARED = Path(__file__).parents[2] / "shared"
@@ -174,6 +177,42 @@ def test_methods(data: Path, tmp_path: Path) -> None:
     assert method(f"nn3d:{path}").run(noisy, 25).shape == clean.shape
     pytest.importorskip("skimage")
     assert psnr(method("nlm").run(noisy, 25), clean) > psnr(noisy, clean) + 3
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "sr", "raw", "nn3d"])
+@pytest.mark.parametrize("size", [(190, 165), (12, 13)])
+def test_networks_run_in_tiles(kind: str, size: tuple[int, int], tmp_path: Path, monkeypatch: Any) -> None:
+    """Large images with little memory, and images with fewer patches than neighbours."""
+    options = {"features": 4, "depth": 2, "k": 7, "window": 5}
+    torch.manual_seed(0)
+    model = {
+        "gaussian": lambda: create("n3net", noise_map=True, **options),
+        "sr": lambda: create("n3net-sr", **options),
+        "raw": lambda: create("raw-n3net", **options),
+        "nn3d": lambda: create("dncnn-6", features=4, depth=2),
+    }[kind]()
+    path = weights.save(tmp_path / "net.safetensors", model)
+    make = {"gaussian": method, "sr": upscaler, "raw": raw_method, "nn3d": lambda name: method(f"nn3d:{name}")}[kind]
+    image = torch.rand(4 if kind == "raw" else 1, *size, generator=torch.Generator().manual_seed(0))
+    level = LEVELS["middle"].a if kind == "raw" else 3.0
+    sizes: list[int] = []
+
+    def split(net: Any, height: int, width: int, tile: int | None = None, **memory: Any) -> Any:
+        tiles = inference_split(net, height, width, tile=30)
+        sizes.append(len(tiles))
+        return tiles
+
+    whole = make(str(path)).run(image, level)
+    inference_split = inference.split
+    monkeypatch.setattr(inference, "split", split)
+    tiled = make(str(path)).run(image, level)
+    assert tiled.shape == image.shape
+    torch.testing.assert_close(tiled, whole, atol=1e-5, rtol=0)
+    assert max(sizes) > 1 or size == (12, 13)
+    if kind == "gaussian" and size != (12, 13):
+        with torch.inference_mode():
+            expected = model.eval()(image[None], sigma=level)[0]
+        torch.testing.assert_close(whole, expected, atol=1e-5, rtol=0)
 
 
 def test_bm3d_is_optional() -> None:
@@ -330,7 +369,7 @@ def test_nn3d_stands_on_a_dncnn() -> None:
 
 
 def test_an_unknown_table() -> None:
-    with pytest.raises(UserError, match="table1, table2, table3, table5, supplement, supplement-sr"):
+    with pytest.raises(UserError, match="supplement, supplement-sr, table1, table2, table3, table4, table5, table6"):
         find_table("table9", TABLES)
 
 

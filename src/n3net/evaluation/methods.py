@@ -15,6 +15,8 @@ from n3net.evaluation.names import NN3D, split_label
 
 Run = Callable[[Tensor, float], Tensor]
 
+NN3D_TILE = 1024  # pixels along a side
+
 
 @dataclass(frozen=True)
 class Method:
@@ -44,20 +46,32 @@ def method(name: str) -> Method:
         return Method(label, CLASSICAL[name]())
     if name.startswith(NN3D):
         return _nn3d(label, name.removeprefix(NN3D))
-    from n3net import load
-    from n3net.models import fold_batch_norm
+    from n3net.inference import load_for, prepare
+    from n3net.models import Denoiser
 
-    model: Any = load(name)
-    if not hasattr(model, "noise_map"):
-        raise UserError(f"{name}: a {model.recipe.name}, which is not for denoising")
-    folded = fold_batch_norm(model)
+    model = load_for("denoising", name, Denoiser)
+    net = prepare(model)
 
     def run(noisy: Tensor, sigma: float) -> Tensor:
-        with torch.inference_mode():
-            out: Tensor = folded(noisy[None], sigma=sigma)[0]
-        return out
+        return in_tiles(net, noisy, lambda x, **pads: net(x, sigma, **pads))
 
     return Method(label, run, model.channels, trained_for(model.record), model.record["digest"])
+
+
+def in_tiles(
+    net: torch.nn.Module, image: Tensor, forward: Callable[..., Tensor] | None = None, tile: int | None = None
+) -> Tensor:
+    """An image (C, H, W) through a network, as the commands do it: in tiles where it is large."""
+    from n3net.inference import Array, Part, run
+
+    pixels = image.permute(1, 2, 0).numpy()  # (H, W, C)
+    out = np.empty(pixels.shape, np.float32)
+
+    def write(part: Part, values: Array) -> None:
+        out[part] = values
+
+    run(net, pixels.shape[:2], lambda part: [pixels[part]], write, forward=forward, tile=tile)
+    return torch.from_numpy(out).permute(2, 0, 1).contiguous()
 
 
 def trained_for(record: dict[str, Any]) -> tuple[float, float] | None:
@@ -83,13 +97,15 @@ def recorded_range(record: dict[str, Any], name: str) -> tuple[float, float] | N
 def _nn3d(label: str, weights: str) -> Method:
     from n3net.models import nn3d
 
+    class Nothing(torch.nn.Identity):
+        reach = 0
+
     base = method(weights)
-    step = nn3d.NN3D(torch.nn.Identity())
+    step = nn3d.NN3D(Nothing())
 
     def run(noisy: Tensor, sigma: float) -> Tensor:
-        with torch.inference_mode():
-            image = base.run(noisy, sigma)[None]
-            return step.filter(image, torch.tensor([step.threshold * sigma / 255]))[0]
+        threshold = torch.tensor([step.threshold * sigma / 255])
+        return in_tiles(step, base.run(noisy, sigma), lambda x, pads: step.filter(x, threshold, pads), NN3D_TILE)
 
     return Method(label, run, base.channels, base.trained_for, base.digest)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from n3net.errors import UserError
 from n3net.evaluation.images import ImageSet
-from n3net.evaluation.methods import Method, recorded_range
+from n3net.evaluation.methods import Method, in_tiles, recorded_range
 from n3net.evaluation.names import split_label
 from n3net.evaluation.restoration import RULES, Case, Level, Row, full_report, measure
 from n3net.raw.noise import NoiseLevel, Stabilizer, heteroscedastic
@@ -47,9 +47,8 @@ def raw_method(name: str) -> Method:
     net = prepare(model)
 
     def run(noisy: Tensor, a: float) -> Tensor:
-        with torch.inference_mode():
-            out: Tensor = net(noisy[:, None], a, level_with(a).b)[:, 0]  # planes are a batch
-        return out
+        b = level_with(a).b
+        return torch.cat([in_tiles(net, plane[None], lambda x, **pads: net(x, a, b, **pads)) for plane in noisy])
 
     found = recorded_range(model.record, "log_a")
     known = (10 ** found[0], 10 ** found[1]) if found else None

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from n3net.degradation import degrade
 from n3net.errors import UserError
 from n3net.evaluation.images import ImageSet
-from n3net.evaluation.methods import Method, recorded_range
+from n3net.evaluation.methods import Method, in_tiles, recorded_range
 from n3net.evaluation.names import split_label
 from n3net.evaluation.restoration import RULES, Case, Level, Picture, Row, full_report, measure
 
@@ -33,18 +32,12 @@ def upscaler(name: str) -> Method:
     label = label or name
     if name == "bicubic":
         return Method(label, lambda upscaled, factor: upscaled)
-    from n3net.inference import load_for
-    from n3net.models import Upscaler, fold_batch_norm
+    from n3net.inference import load_for, prepare
+    from n3net.models import Upscaler
 
     model = load_for("super-resolution", name, Upscaler)
-    folded = fold_batch_norm(model)
-
-    def run(upscaled: Tensor, factor: float) -> Tensor:
-        with torch.inference_mode():
-            out: Tensor = folded(upscaled[None])[0]
-        return out
-
-    return Method(label, run, model.channels, trained_for(model.record), model.record["digest"])
+    net = prepare(model)
+    return Method(label, lambda upscaled, factor: in_tiles(net, upscaled), model.channels, trained_for(model.record), model.record["digest"])
 
 
 def trained_for(record: dict[str, Any]) -> tuple[float, float] | None:

@@ -34,13 +34,11 @@ class Box:
 
     Args:
         rows, columns: where it is.
-        sigma_raw: standard deviation of its noise in each pixel of the cells of two by two, (2, 2), values up to 1.
-        sigma_srgb: standard deviation after development.
+        sigma_srgb: standard deviation of its noise after development, values up to 1.
     """
 
     rows: slice
     columns: slice
-    sigma_raw: npt.NDArray[np.float64]
     sigma_srgb: float
 
 
@@ -51,13 +49,11 @@ class Entry:
     Args:
         number: from 1 on.
         level: of the raw noise.
-        pattern: of the colour filter array, such as ``"RGGB"``.
         boxes: parts that are measured, twenty of them.
     """
 
     number: int
     level: NoiseLevel
-    pattern: str
     boxes: tuple[Box, ...]
 
     @property
@@ -79,18 +75,13 @@ def _entry(info: Any, index: int) -> Entry:
         return info[info[name][0, index]]
 
     boxes = np.asarray(of("boundingboxes")).T  # (boxes, 4): first row, first column, last row, last column, from 1 on
-    sigma_raw = np.asarray(of("sigma_raw")).T.reshape(len(boxes), 2, 2)
     sigma_srgb = np.asarray(of("sigma_srgb")).ravel()
-    level, camera = of("nlf"), of("camera")
-    pattern = np.asarray(camera["pattern"]).T.astype(int).ravel()  # 1 red, 2 green, 3 blue
-    if sorted(pattern) != [1, 2, 2, 3]:
-        raise ValueError(f"a colour filter array {pattern}")
+    level = of("nlf")
     return Entry(
         index + 1,
         NoiseLevel(float(level["a"][0, 0]), float(level["b"][0, 0])),
-        "".join("RGB"[color - 1] for color in pattern),
         tuple(
-            Box(slice(int(b[0]) - 1, int(b[2])), slice(int(b[1]) - 1, int(b[3])), sigma_raw[i], float(sigma_srgb[i]))
+            Box(slice(int(b[0]) - 1, int(b[2])), slice(int(b[1]) - 1, int(b[3])), float(sigma_srgb[i]))
             for i, b in enumerate(boxes)
         ),
     )

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from n3net.errors import UserError
+from n3net.inference import smallest_size
 from n3net.matching.grid import Grid
 from n3net.nn import N3Block2d
 
@@ -77,6 +78,9 @@ def look(model: nn.Module, image: Tensor, sigma: float | None = None) -> tuple[T
         raise UserError(f"{name}: this model has no N3 blocks to look into")
     if any(block.matching.patch_size % block.matching.stride for block in blocks):
         raise UserError("inspect: only for blocks whose patch_size is a multiple of their stride")
+    size = (image.shape[-2], image.shape[-1])
+    if smallest_size(model, *size) != size:
+        raise UserError(f"inspect: {size[1]} x {size[0]} pixels have fewer patches than the model looks for")
     calls: list[tuple[N3Block2d, Tensor, Tensor | None]] = []
 
     def remember(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from n3net.errors import UserError
 from n3net.evaluation.images import ImageSet
 from n3net.evaluation.methods import Method
+from n3net.evaluation.metrics import WINDOW
 from n3net.evaluation.restoration import RULES, Case, Level, Picture, Row, full_report, measure
 
 PROTOCOL = {
@@ -67,6 +68,9 @@ def report(rows: Sequence[Row], methods: Sequence[Method], seed: int) -> dict[st
 def _cases(images: ImageSet, channels: int, sigma: float, seed: int) -> Iterator[Case]:
     for index, path in enumerate(images.paths):
         clean = images.read(index, channels)
+        height, width = clean.shape[-2:]
+        if min(height, width) < WINDOW:
+            raise UserError(f"{path}: {width} x {height} pixels are too few, SSIM needs {WINDOW} each way")
         yield Case(path.name, clean, clean + noise(clean.shape, sigma, index, seed))
 
 

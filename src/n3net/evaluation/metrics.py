@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+WINDOW = 11  # pixels along a side of SSIM's window
 DRAWN_AT_ONCE = 1_000_000  # values of the bootstrap
 
 
@@ -25,7 +26,7 @@ def ssim(image: Tensor, truth: Tensor, peak: float = 1.0) -> float:
     The mean over all windows that lie inside the image, and over channels: (C, H, W) or (H, W). As scikit-image with
     ``gaussian_weights=True, sigma=1.5, use_sample_covariance=False``.
     """
-    if min(image.shape[-2:]) < 11:
+    if min(image.shape[-2:]) < WINDOW:
         raise ValueError(f"image: expected at least 11 x 11 pixels, got {tuple(image.shape[-2:])}")
     x, y = (t.double().reshape(-1, 1, *t.shape[-2:]) for t in (image, truth))  # (C, 1, H, W)
     along = torch.arange(-5, 6, dtype=torch.float64)
@@ -49,5 +50,6 @@ def bootstrap(values: Sequence[float], level: float = 0.95, draws: int = 10_000,
     rows = max(1, DRAWN_AT_ONCE // len(data))
     parts = [min(rows, draws - done) for done in range(0, draws, rows)]
     means = np.concatenate([data[rng.integers(0, len(data), (part, len(data)))].mean(1) for part in parts])
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    with np.errstate(invalid="ignore"):  # of values that are infinite
+        low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)

@@ -13,8 +13,8 @@ import torch
 
 from n3net.errors import UserError
 from n3net.evaluation.images import image_set
-from n3net.evaluation.metrics import bootstrap, psnr, ssim
-from n3net.images import read_image
+from n3net.evaluation.metrics import WINDOW, bootstrap, psnr, ssim
+from n3net.images import Picture, read_image
 
 NOISY, CLEAN = "_real", "_mean"  # endings of names
 PROTOCOL = {
@@ -67,9 +67,11 @@ def evaluate(
     check_model(net)
     rows = []
     for noisy_path, clean_path in found:
-        noisy, clean = read_image(noisy_path), read_image(clean_path)
+        noisy, clean = _read(noisy_path), _read(clean_path)
         if noisy.pixels.shape != clean.pixels.shape:
             raise UserError(f"{noisy_path}: {noisy.pixels.shape}, but {clean_path.name} is {clean.pixels.shape}")
+        if min(noisy.pixels.shape[:2]) < WINDOW:
+            raise UserError(f"{noisy_path}: {noisy.pixels.shape}, SSIM needs {WINDOW} pixels each way")
         start = time.perf_counter()
         result = denoise_photograph(noisy.pixels, net, peak=noisy.peak)
         seconds = time.perf_counter() - start
@@ -91,6 +93,13 @@ def evaluate(
         )
         progress(noisy_path.name)
     return rows
+
+
+def _read(path: Path) -> Picture:
+    try:
+        return read_image(path)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
 
 
 def report(rows: Sequence[Row], model: str) -> dict[str, Any]:

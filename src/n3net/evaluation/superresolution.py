@@ -12,6 +12,7 @@ from n3net.degradation import degrade
 from n3net.errors import UserError
 from n3net.evaluation.images import ImageSet
 from n3net.evaluation.methods import Method, in_tiles, recorded_range
+from n3net.evaluation.metrics import WINDOW
 from n3net.evaluation.names import split_label
 from n3net.evaluation.restoration import RULES, Case, Level, Picture, Row, full_report, measure
 
@@ -23,7 +24,6 @@ PROTOCOL = {
     "ssim": "of the same pixels; Gaussian window 11 x 11, sigma 1.5, windows inside the image; mean over images",
     **RULES,
 }
-SMALLEST = 11  # side of SSIM's window
 
 
 def upscaler(name: str) -> Method:
@@ -37,7 +37,13 @@ def upscaler(name: str) -> Method:
 
     model = load_for("super-resolution", name, Upscaler)
     net = prepare(model)
-    return Method(label, lambda upscaled, factor: in_tiles(net, upscaled), model.channels, trained_for(model.record), model.record["digest"])
+    return Method(
+        label,
+        lambda upscaled, factor: in_tiles(net, upscaled),
+        model.channels,
+        trained_for(model.record),
+        model.record["digest"],
+    )
 
 
 def trained_for(record: dict[str, Any]) -> tuple[float, float] | None:
@@ -73,7 +79,7 @@ def _cases(images: ImageSet, factor: float) -> Iterator[Case]:
     border = math.ceil(factor)
     for index, path in enumerate(images.paths):
         pixels = images.pixels(index, 3)
-        if min(pixels.shape[:2]) // factor * factor < SMALLEST + 2 * border:
+        if min(pixels.shape[:2]) // factor * factor < WINDOW + 2 * border:
             raise UserError(f"{path}: {pixels.shape[1]} x {pixels.shape[0]} pixels are too few to measure x{factor:g}")
         pair = degrade(pixels, factor)
         truth, degraded = (torch.from_numpy(y)[None] for y in (pair.high, pair.upscaled()))  # (1, H, W)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +15,8 @@ from PIL import Image
 
 from n3net import weights
 from n3net.cli import main
+from n3net.errors import UserError
+from n3net.evaluation.report import write
 from n3net.models import create
 
 
@@ -148,6 +152,93 @@ def test_inspect(run: Run, images: Path, tmp_path: Path) -> None:
     assert (tmp_path / "x.png").stat().st_size > 10_000
     assert len(json.loads((tmp_path / "x.json").read_text())["mean_largest_weight"]) == 2
     assert run("inspect", "mine", images)[0] == 0
-    code, _, err = run("inspect", "mine", images, "--pixel", "4", "-o", tmp_path / "x.png")
+    code, _, err = run("inspect", "mine", images, "--pixel", "4", "-o", tmp_path / "y.png")
     assert code == 2
     assert "X,Y" in err
+    code, _, err = run("inspect", "mine", images, "--noise", 25, "-o", tmp_path / "x.png")
+    assert code == 2
+    assert "--force" in err
+    assert run("inspect", "mine", images / "0.png", "--noise", 25, "-o", tmp_path / "x.png", "--force")[0] == 0
+    code, _, err = run("inspect", "mine", images, "--noise", 25, "-o", tmp_path / "x.txt")
+    assert code == 2
+    assert "x.txt: expected a name that ends in one of" in err
+    Image.new("L", (8, 8)).save(tmp_path / "tiny.png")
+    code, _, err = run("inspect", "mine", tmp_path / "tiny.png", "--noise", 25)
+    assert code == 2
+    assert "fewer patches" in err
+
+
+def test_reports_are_refused_before_measuring(run: Run, images: Path, tmp_path: Path) -> None:
+    old = tmp_path / "old.json"
+    old.write_text("old")
+    gaussian = ("eval", "gaussian", "--model", "noisy", "--data", images)
+    commands = (gaussian, ("reproduce", "table4"), ("inspect", "mine", images, "--noise", 25))
+    for command in commands:
+        code, out, err = run(*command, "--json", old)
+        assert (code, out, "use --force" in err) == (2, "", True)
+        code, out, err = run(*command, "--json", old / "x.json")
+        assert (code, out, "x.json: cannot be written" in err) == (2, "", True)
+    assert "given for 2 files" in run(*gaussian, "--json", tmp_path / "x", "--markdown", tmp_path / "x")[2]
+    assert old.read_text() == "old"
+    assert run("reproduce", "table4", "--json", old, "--force")[0] == 0
+    assert json.loads(old.read_text())["title"] == "Table 4"
+    assert {path.name for path in tmp_path.iterdir()} == {"data", "old.json", "user"}
+
+
+def test_reports_are_utf8_in_any_locale(tmp_path: Path) -> None:
+    code = "import sys; from pathlib import Path; from n3net.evaluation.report import write; " + (
+        r"write(Path(sys.argv[1]), '\u03c3 = 25')"
+    )
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    subprocess.run([sys.executable, "-c", code, tmp_path / "a.md"], env=os.environ | ascii_only, check=True)
+    assert (tmp_path / "a.md").read_text(encoding="utf-8") == "σ = 25\n"
+
+
+def test_write(tmp_path: Path) -> None:
+    write(tmp_path / "a.json", {"σ": [float("inf"), {"x": (float("nan"), 1.5, 2, "inf", None, True)}]})
+    assert json.loads((tmp_path / "a.json").read_text(encoding="utf-8")) == {
+        "σ": [None, {"x": [None, 1.5, 2, "inf", None, True]}]
+    }
+    with pytest.raises(UserError, match=r"a.json exists"):
+        write(tmp_path / "a.json", {})
+    write(tmp_path / "a.json", {}, force=True)
+    with pytest.raises(TypeError):
+        write(tmp_path / "b.json", {"x": object()})
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_an_exact_result_is_null_in_json(run: Run, images: Path, tmp_path: Path) -> None:
+    code, _, _ = run(
+        "eval", "gaussian", "--model", "noisy", "--data", images, "--sigma", 0, "--json", tmp_path / "o.json"
+    )
+    assert code == 0
+    assert "Infinity" not in (tmp_path / "o.json").read_text()
+    assert json.loads((tmp_path / "o.json").read_text())["results"][0]["psnr"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("eval", "gaussian", "--model", "noisy", "--data", "data/Set12", "--limit", "0"), "--limit"),
+        (("eval", "gaussian", "--model", "noisy", "--data", "data/Set12", "--limit", "-1"), "--limit"),
+        (("eval", "gaussian", "--model", "noisy", "--data", "data/Set12", "--seed", "-1"), "--seed"),
+        (("eval", "gaussian", "--model", "noisy", "--data", "small"), "a.png: 8 x 10 pixels are too few"),
+        (("eval", "real", "--data", "broken"), "a_mean.png: not a readable"),
+        (("reproduce", "table3", "--limit", "0"), "--limit"),
+        (("inspect", "mine", "data/Set12", "--limit", "0"), "--limit"),
+        (("inspect", "upscaler", "data/Set12", "--factor", "100"), "0.png: factor: 95 x 92 pixels are too few"),
+    ],
+)
+def test_wrong_usage(
+    run: Run, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("small/a.png", "broken/a_real.png", "broken/a_mean.png"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Image.new("L", (8, 10)).save(name)
+    Path("broken/a_mean.png").write_bytes(b"nothing")
+    weights.save("user/upscaler.safetensors", create("n3net-sr", features=4, depth=2))
+    weights.save("user/color.safetensors", create("dncnn-6", features=4, depth=2, channels=3, noise_map=True))
+    code, _, err = run(*arguments)
+    assert code == 2
+    assert message in " ".join(err.split())

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from n3net.errors import UserError
+from n3net.files import writing
 from n3net.inspection import BlockView, mean_largest
 
 COLORS = ["#ff9f1c", "#2ec4b6", "#e84a8a", "#7aa2ff", "#b5e48c", "#c77dff"]
@@ -19,7 +20,12 @@ INK, DIM = "#1d232b", "#6b7280"
 
 
 def draw_inspection(
-    path: str | Path, noisy: Tensor, denoised: Tensor, views: Sequence[BlockView], pixels: Sequence[tuple[int, int]]
+    path: str | Path,
+    noisy: Tensor,
+    denoised: Tensor,
+    views: Sequence[BlockView],
+    pixels: Sequence[tuple[int, int]],
+    force: bool = False,
 ) -> None:
     """Draw to a file (PNG, PDF, SVG).
 
@@ -28,11 +34,17 @@ def draw_inspection(
         noisy, denoised: (C, H, W).
         views: of each block, see :func:`n3net.inspection.look`.
         pixels: x, y of the queries.
+        force: replace a file that exists.
     """
+    path = Path(path)
+    kind = path.suffix.lower().removeprefix(".")
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise UserError("a picture needs matplotlib: pip install 'n3net[plots]'") from error
+    kinds = Figure().canvas.get_supported_filetypes()
+    if kind not in kinds:
+        raise UserError(f"{path}: expected a name that ends in one of {', '.join(sorted(kinds))}")
     k = views[0].weights.shape[-2]
     rows = len(pixels) * len(views)
     side = 1.55  # inches of a small panel
@@ -67,7 +79,8 @@ def draw_inspection(
         )
         for b, view in enumerate(views):
             _neighbors(axes[b], denoised, view, (x, y), COLORS[i % len(COLORS)], f"block {b + 1}", first=b == 0)
-    figure.savefig(path)
+    with writing(path, force) as file:
+        figure.savefig(file, format=kind)
 
 
 def _queries(axis: Any, noisy: Tensor, view: BlockView, pixels: Sequence[tuple[int, int]]) -> None:

@@ -17,8 +17,10 @@ Data = Annotated[list[Path], typer.Option(help="Directory of images as they shou
 Json = Annotated[Path | None, typer.Option(help="Write all figures to this file.")]
 Markdown = Annotated[Path | None, typer.Option(help="Write tables to this file.")]
 Html = Annotated[Path | None, typer.Option(help="Write a page with zoomable pictures to this file.")]
-PictureCount = Annotated[int, typer.Option(help="Images of each data set on that page.")]
-Limit = Annotated[int | None, typer.Option(help="Only the first images of each data set.")]
+PictureCount = Annotated[int, typer.Option(min=0, help="Images of each data set on that page.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Only the first images of each data set.")]
+Seed = Annotated[int, typer.Option(min=0, help="Of the noise.")]
+Force = Annotated[bool, typer.Option("-f", "--force", help="Replace files that exist.")]
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, help="Measure models.")
 
@@ -43,7 +45,8 @@ def gaussian(
     html: Html = None,
     pictures: PictureCount = 6,
     limit: Limit = None,
-    seed: Annotated[int, typer.Option(help="Of the noise.")] = 0,
+    seed: Seed = 0,
+    force: Force = False,
 ) -> None:
     """Remove white Gaussian noise, and compare with the clean images.
 
@@ -53,8 +56,10 @@ def gaussian(
     """
     from n3net.evaluation import gaussian as protocol
     from n3net.evaluation.methods import method
+    from n3net.evaluation.report import check_targets
     from n3net.evaluation.restoration import Level
 
+    check_targets((json, markdown, html), force)
     methods = [method(name) for name in model]
     rows, seen = _measure(
         methods,
@@ -64,7 +69,7 @@ def gaussian(
         lambda images, **options: protocol.evaluate(methods, images, sigma, seed=seed, kept=pictures, **options),
         html is not None,
     )
-    _tell(protocol.report(rows, methods, seed), seen, json, markdown, html)
+    _tell(protocol.report(rows, methods, seed), seen, json, markdown, html, force)
 
 
 @app.command()
@@ -77,14 +82,17 @@ def sr(
     html: Html = None,
     pictures: PictureCount = 6,
     limit: Limit = None,
+    force: Force = False,
 ) -> None:
     """Downscale images, upscale them again, and compare with the originals.
 
     n3net eval sr --model upscale --model bicubic --data Set5 --factor 2 --json out.json
     """
     from n3net.evaluation import superresolution as protocol
+    from n3net.evaluation.report import check_targets
     from n3net.evaluation.restoration import Level
 
+    check_targets((json, markdown, html), force)
     methods = [protocol.upscaler(name) for name in model]
     rows, seen = _measure(
         methods,
@@ -94,7 +102,7 @@ def sr(
         lambda images, **options: protocol.evaluate(methods, images, factor, kept=pictures, **options),
         html is not None,
     )
-    _tell(protocol.report(rows, methods), seen, json, markdown, html)
+    _tell(protocol.report(rows, methods), seen, json, markdown, html, force)
     for rule in ("images", "psnr", "ssim"):
         typer.echo(f"{rule}: {protocol.PROTOCOL[rule]}")
 
@@ -112,16 +120,19 @@ def raw(
     json: Json = None,
     markdown: Markdown = None,
     limit: Limit = None,
-    seed: Annotated[int, typer.Option(help="Of the noise.")] = 0,
+    seed: Seed = 0,
+    force: Force = False,
 ) -> None:
     """Turn pictures back into raw data, add the noise of a sensor, remove it, and compare.
 
     n3net eval raw --data BSDS500/val --model noisy --model bm3d --model dncnn-raw --model raw
     """
     from n3net.evaluation import raw as protocol
+    from n3net.evaluation.report import check_targets
     from n3net.evaluation.restoration import Level
     from n3net.raw.simulation import LEVELS
 
+    check_targets((json, markdown), force)
     methods = [protocol.raw_method(name) for name in model or ["noisy", "dncnn-raw", "raw"]]
     rows, seen = _measure(
         methods,
@@ -132,7 +143,7 @@ def raw(
         False,
     )
     report = protocol.report(rows, methods, seed)
-    _tell(report, seen, json, markdown, None)
+    _tell(report, seen, json, markdown, None, force)
     typer.echo(f"\n{protocol.with_means(report['results'])}\n")
     for rule in ("images", "noise", "psnr"):
         typer.echo(f"{rule}: {protocol.PROTOCOL[rule]}")
@@ -145,14 +156,16 @@ def real(
     json: Json = None,
     markdown: Markdown = None,
     limit: Limit = None,
+    force: Force = False,
 ) -> None:
     """Denoise photographs as 'n3net denoise --real' does, and compare with the mean of many shots.
 
     n3net eval real --data CC15
     """
     from n3net.evaluation import real as protocol
-    from n3net.evaluation.report import write
+    from n3net.evaluation.report import check_targets, write
 
+    check_targets((json, markdown), force)
     found = protocol.pairs(data, limit)
     with progress_bar() as bar:
         task = bar.add_task("", total=len(found))
@@ -161,9 +174,9 @@ def real(
     table = protocol.markdown(report)
     typer.echo(table)
     if json:
-        write(json, report)
+        write(json, report, force)
     if markdown:
-        write(markdown, table)
+        write(markdown, table, force)
 
 
 @app.command()
@@ -174,7 +187,7 @@ def dnd(
     model: Annotated[
         str | None, typer.Option(help="Weights by name or file. (default: 'raw', or 'color' with --srgb)")
     ] = None,
-    force: Annotated[bool, typer.Option("-f", "--force", help="Replace files that exist.")] = False,
+    force: Force = False,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first images.")] = None,
     device: Annotated[str, typer.Option(help="Where the network runs: cpu, cuda, mps.")] = "cpu",
 ) -> None:
@@ -231,7 +244,12 @@ def _measure(
 
 
 def _tell(
-    report: dict[str, Any], seen: list[Picture], json: Path | None, markdown: Path | None, html: Path | None
+    report: dict[str, Any],
+    seen: list[Picture],
+    json: Path | None,
+    markdown: Path | None,
+    html: Path | None,
+    force: bool,
 ) -> None:
     """The figures on standard output and in files."""
     from n3net.evaluation.html import page
@@ -241,12 +259,12 @@ def _tell(
     text = table(report["results"])
     typer.echo(text)
     if json:
-        write(json, report)
+        write(json, report, force)
     if markdown:
         how = "\n".join(f"- {key}: {rule}" for key, rule in report["protocol"].items())
-        write(markdown, f"{text}\n\n{markdown_images(report['images'])}\n\n{how}")
+        write(markdown, f"{text}\n\n{markdown_images(report['images'])}\n\n{how}", force)
     if html:
-        write(html, page(report, seen))
+        write(html, page(report, seen), force)
 
 
 @app.command()
@@ -264,6 +282,7 @@ def correspondence(
     limit: Annotated[
         int | None, typer.Option(min=1, help="Only some pairs of each file, drawn at random, but always the same.")
     ] = None,
+    force: Force = False,
 ) -> None:
     """Filter matches of image pairs with known poses, and estimate the poses from those that are kept.
 
@@ -277,9 +296,10 @@ def correspondence(
     from n3net.correspondence import estimators
     from n3net.correspondence.filtering import MODEL
     from n3net.evaluation import correspondence as protocol
-    from n3net.evaluation.report import write
+    from n3net.evaluation.report import check_targets, write
     from n3net.weights import available
 
+    check_targets((json, markdown), force)
     names = model or [MODEL]
     if protocol.CNNET in available() and protocol.CNNET not in names:
         names = [*names, protocol.CNNET]
@@ -300,10 +320,10 @@ def correspondence(
     table = f"{protocol.markdown(report['results'])}\n\n{protocol.markdown_differences(report['differences'])}"
     typer.echo(table)
     if json:
-        write(json, report)
+        write(json, report, force)
     if markdown:
         how = "\n".join(f"- {key}: {text}" for key, text in protocol.PROTOCOL.items())
-        write(markdown, f"{table}\n\n{how}")
+        write(markdown, f"{table}\n\n{how}", force)
 
 
 def progress_bar() -> Progress:

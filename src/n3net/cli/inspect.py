@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from n3net.evaluation.images import ImageSet
 
 
 def command(
@@ -23,9 +25,10 @@ def command(
     pixel: Annotated[
         list[str] | None, typer.Option(help="X,Y of a query. Repeatable; by default some are found.")
     ] = None,
-    queries: Annotated[int, typer.Option(help="How many queries to find.")] = 3,
-    limit: Annotated[int | None, typer.Option(help="Only the first images of a directory.")] = None,
+    queries: Annotated[int, typer.Option(min=1, help="How many queries to find.")] = 3,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first images of a directory.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
+    force: Annotated[bool, typer.Option("-f", "--force", help="Replace files that exist.")] = False,
 ) -> None:
     """Print how sharply each block chooses its neighbours, and draw whom it chooses.
 
@@ -42,10 +45,11 @@ def command(
     from n3net.errors import UserError
     from n3net.evaluation.gaussian import noise as gaussian
     from n3net.evaluation.images import ImageSet, image_set
-    from n3net.evaluation.report import write
+    from n3net.evaluation.report import check_targets, write
     from n3net.inspection import interesting_pixels, look, mean_largest
     from n3net.models import Denoiser, Upscaler
 
+    check_targets((output, json), force)
     net = load(model)
     if not isinstance(net, (Denoiser, Upscaler)):
         raise UserError(f"{model}: only networks for images can be inspected, of denoising and super-resolution")
@@ -62,7 +66,7 @@ def command(
     views = []
     with progress_bar() as bar:
         for index in bar.track(range(len(images.paths)), description=model):
-            clean = images.read(index, channels) if factor is None else _upscaled(images.pixels(index, 3), factor)
+            clean = images.read(index, channels) if factor is None else _upscaled(images, index, factor)
             noisy = clean if noise is None else clean + gaussian(clean.shape, noise, index)
             out, seen = look(net, noisy, level)
             views.append([view.without_weights() for view in seen])
@@ -70,23 +74,29 @@ def command(
                 from n3net.inspection_picture import draw_inspection
 
                 pixels = pixels or interesting_pixels(seen[0], out, queries)
-                draw_inspection(output, noisy, out, seen, pixels)
+                draw_inspection(output, noisy, out, seen, pixels, force)
     means = mean_largest(views)
     candidates = [view.grid.fewest_candidates() for view in views[0]]
     k = len(means[0])
     rows = [[f"block {b + 1}", *(f"{m:.3f}" for m in row), f"{1 / candidates[b]:.4f}"] for b, row in enumerate(means)]
     typer.echo(table(["mean of max w", *(f"j = {j + 1}" for j in range(k)), "uniform"], rows))
     if json:
-        write(json, {"model": model, "noise": noise, "images": len(images.paths), "mean_largest_weight": means})
+        report = {"model": model, "noise": noise, "images": len(images.paths), "mean_largest_weight": means}
+        write(json, report, force)
 
 
-def _upscaled(pixels: Any, factor: float) -> Tensor:
+def _upscaled(images: ImageSet, index: int, factor: float) -> Tensor:
     """What a network of super-resolution is given: (1, H, W)."""
     import torch
 
     from n3net.degradation import degrade
+    from n3net.errors import UserError
 
-    return torch.from_numpy(degrade(pixels, factor).upscaled())[None]
+    pixels = images.pixels(index, 3)
+    try:
+        return torch.from_numpy(degrade(pixels, factor).upscaled())[None]
+    except ValueError as error:
+        raise UserError(f"{images.paths[index]}: {error}; give a smaller --factor") from None
 
 
 def _pixel(text: str) -> tuple[int, int]:

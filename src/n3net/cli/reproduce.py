@@ -16,9 +16,10 @@ def command(
     ] = None,
     model: Annotated[list[str] | None, typer.Option(help="Further weights to consider. Repeatable.")] = None,
     dataset: Annotated[list[str] | None, typer.Option(help="Only these, also others than the paper's.")] = None,
-    limit: Annotated[int | None, typer.Option(help="Only the first images of each data set.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first images of each data set.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write all figures to this file.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the table to this file.")] = None,
+    force: Annotated[bool, typer.Option("-f", "--force", help="Replace files that exist.")] = False,
 ) -> None:
     """Print a table of the paper, with what your weights and data give beside it.
 
@@ -31,17 +32,18 @@ def command(
     from n3net.cli.eval import progress_bar
     from n3net.evaluation.images import data_root
     from n3net.evaluation.paper import TABLES
-    from n3net.evaluation.report import write
+    from n3net.evaluation.report import check_targets, write
     from n3net.evaluation.reproduce import find_table, reproduce, to_json, to_markdown
 
+    check_targets((json, markdown), force)
     if table == "table4":
-        _darmstadt(json, markdown)
+        _darmstadt(json, markdown, force)
         return
     root = data_root(data)
     if root is None:
         typer.echo("note: no data; give --data DIR or set N3NET_DATA", err=True)
     if table == "table6":
-        _correspondences(root, model or [], limit, json, markdown)
+        _correspondences(root, model or [], limit, json, markdown, force)
         return
     wanted = find_table(table, TABLES)
     with progress_bar() as bar:
@@ -57,12 +59,12 @@ def command(
     text = to_markdown(shown, measured)
     typer.echo(text)
     if json:
-        write(json, to_json(shown, measured))
+        write(json, to_json(shown, measured), force)
     if markdown:
-        write(markdown, text)
+        write(markdown, text, force)
 
 
-def _darmstadt(json: Path | None, markdown: Path | None) -> None:
+def _darmstadt(json: Path | None, markdown: Path | None, force: bool) -> None:
     """Table 4: only the benchmark's site can fill it."""
     from n3net.evaluation.dnd import table4
     from n3net.evaluation.report import write
@@ -70,13 +72,13 @@ def _darmstadt(json: Path | None, markdown: Path | None) -> None:
     text, report = table4()
     typer.echo(text)
     if json:
-        write(json, report)
+        write(json, report, force)
     if markdown:
-        write(markdown, text)
+        write(markdown, text, force)
 
 
 def _correspondences(
-    root: Path | None, model: list[str], limit: int | None, json: Path | None, markdown: Path | None
+    root: Path | None, model: list[str], limit: int | None, json: Path | None, markdown: Path | None, force: bool
 ) -> None:
     """Table 6: its data is gone, so other scenes stand beside it."""
     from n3net.cli.eval import progress_bar
@@ -88,6 +90,6 @@ def _correspondences(
         text, report = table6(root, model, limit, lambda what: bar.update(task, description=what))
     typer.echo(text)
     if json:
-        write(json, report)
+        write(json, report, force)
     if markdown:
-        write(markdown, text)
+        write(markdown, text, force)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from n3net.errors import UserError
 from n3net.evaluation.restoration import level_of
+from n3net.files import refuse_existing, writing
 
 
 def markdown(results: Sequence[dict[str, Any]]) -> str:
@@ -43,13 +44,34 @@ def markdown_images(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def write(path: str | Path, content: str | dict[str, Any]) -> Path:
-    """Write text or JSON, at once or not at all."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = content if isinstance(content, str) else json.dumps(content, indent=1, ensure_ascii=False)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        file.write(text + "\n")
-    os.chmod(file.name, 0o644)
-    os.replace(file.name, path)
-    return path
+def check_targets(targets: Sequence[Path | None], force: bool) -> None:
+    """Refuse, before anything is measured, files that could not be written at the end."""
+    given = [target for target in targets if target is not None]
+    for target in given:
+        if given.count(target) > 1:
+            raise UserError(f"{target}: given for {given.count(target)} files, expected a name for each")
+        refuse_existing(target, force)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"{target}: cannot be written ({error.strerror or error})") from None
+
+
+def write(path: Path, content: str | dict[str, Any], force: bool = False) -> None:
+    """Write text or JSON in UTF-8, at once or not at all; in JSON, numbers that are not finite become null."""
+    if not isinstance(content, str):
+        content = json.dumps(_finite(content), indent=1, ensure_ascii=False, allow_nan=False)
+    try:
+        with writing(path, force) as file:
+            file.write(f"{content}\n".encode())
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror or error})") from None
+
+
+def _finite(value: Any) -> Any:
+    """JSON has neither NaN nor infinity, such as the PSNR of an image that is exact."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(inner) for key, inner in value.items()}
+    return [_finite(inner) for inner in value] if isinstance(value, list | tuple) else value

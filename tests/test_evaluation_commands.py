@@ -222,6 +222,7 @@ def test_an_exact_result_is_null_in_json(run: Run, images: Path, tmp_path: Path)
         (("eval", "gaussian", "--model", "noisy", "--data", "data/Set12", "--limit", "0"), "--limit"),
         (("eval", "gaussian", "--model", "noisy", "--data", "data/Set12", "--limit", "-1"), "--limit"),
         (("eval", "gaussian", "--model", "noisy", "--data", "data/Set12", "--seed", "-1"), "--seed"),
+        (("eval", "gaussian", "--model", "a=noisy", "--model", "a=mine", "--data", "data/Set12"), "2 are called a"),
         (("eval", "gaussian", "--model", "noisy", "--data", "small"), "a.png: 8 x 10 pixels are too few"),
         (("eval", "real", "--data", "broken"), "a_mean.png: not a readable"),
         (("reproduce", "table3", "--limit", "0"), "--limit"),

@@ -223,9 +223,14 @@ def _measure(
     keep: bool,
 ) -> tuple[list[Row], list[Picture]]:
     """All data sets at all levels, with a bar; what was measured, and pictures of it if they are kept."""
+    from n3net.errors import UserError
     from n3net.evaluation.images import image_sets
 
     sets = image_sets(data, limit)
+    names = [m.name for m in methods]
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"--model: {names.count(name)} are called {name}; LABEL=MODEL gives one another name")
     for m in methods:
         for level in levels:
             if m.trained_for and not m.trained_for[0] <= level.value <= m.trained_for[1]:

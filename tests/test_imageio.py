@@ -41,6 +41,18 @@ def round_trip(picture: Picture, format: str | None = None) -> Picture:
     return read_image(file)
 
 
+@pytest.mark.parametrize("orientation", [1, 3, 6, 8])
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "I;16"])
+def test_tiff_files_are_turned_upright(tmp_path: Path, mode: str, orientation: int) -> None:
+    """Also those without compression, which Pillow maps into memory when it is given their name."""
+    channels = {"RGB": 3, "RGBA": 4}.get(mode, 1)
+    array = pixels(np.uint16 if mode == "I;16" else np.uint8, channels)
+    Image.fromarray(array).save(tmp_path / "turned.tif", exif=exif(orientation))
+    picture = read_image(tmp_path / "turned.tif")
+    back = picture.pixels if picture.alpha is None else np.dstack([picture.pixels, picture.alpha])
+    np.testing.assert_array_equal(back, np.rot90(array, {1: 0, 3: 2, 6: -1, 8: 1}[orientation]))
+
+
 @pytest.mark.parametrize("alpha", [False, True])
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize(

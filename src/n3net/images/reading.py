@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -111,15 +111,19 @@ def _opened(source: Path | BinaryIO, max_pixels: int) -> Iterator[Image.Image]:
         raise UserError(f"damaged or cut off: {error}") from None
 
 
-def _open(source: Path | BinaryIO) -> Image.Image:
+@contextmanager
+def _open(source: Path | BinaryIO) -> Iterator[Image.Image]:
     """Without Pillow's own limit, which is lower than ours; ours is checked before anything is decoded."""
-    limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
-    try:
-        if not isinstance(source, Path):
-            source.seek(0)
-        return Image.open(source, formats=FORMATS)
-    finally:
-        Image.MAX_IMAGE_PIXELS = limit
+    # As a file, not by its name: by name Pillow maps some TIFF files into memory, and then turns them wrongly.
+    with source.open("rb") if isinstance(source, Path) else nullcontext(source) as file:
+        file.seek(0)
+        limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+        try:
+            image = Image.open(file, formats=FORMATS)
+        finally:
+            Image.MAX_IMAGE_PIXELS = limit
+        with image:
+            yield image
 
 
 def _head(source: Path | BinaryIO) -> bytes:

@@ -238,7 +238,7 @@ def test_norms_of_one_process_are_synchronized_with_themselves() -> None:
         ({"train": []}, "train: expected files of matches"),
         ({"validation": ["train.pairs"]}, "also a training file"),
         ({"train": ["none.pairs"]}, r"none\.pairs"),
-        ({"poses": "train.pairs"}, "expected an .npz"),
+        ({"poses": "train.pairs"}, "not a readable file of numpy arrays"),
     ],
 )
 def test_wrong_options_are_refused(changes: dict[str, Any], words: str, folder: Path) -> None:

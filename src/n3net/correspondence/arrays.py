@@ -42,8 +42,8 @@ def read_arrays(path: Path, max_bytes: int = MAX_BYTES) -> dict[str, Array]:
             return {name: arrays[name] for name in arrays.files}
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}") from None
-    except DAMAGED as error:
-        raise UserError(f"{path}: not a readable file of numpy arrays ({error})") from None
+    except DAMAGED:  # whose words are about programs: to allow pickled objects, for one
+        raise UserError(f"{path}: not a readable file of numpy arrays") from None
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Array], force: bool) -> None:

@@ -13,9 +13,8 @@ def command(
 ) -> None:
     """Show what n3net does, in two pictures.
 
-    The first shows a photograph with noise, denoised, and clean, with their PSNR; with the weights that come with
-    n3net, or, where there are none, with a small network that is trained for a minute. The second draws how three ways
-    of choosing neighbours (hard, stochastic, continuous) walk over the simplex of weights, as in Figure 1 of the paper.
+    The first draws how three ways of choosing neighbours (hard, stochastic, continuous) walk over the simplex of
+    weights, as in Figure 1 of the paper. The second shows a photograph, noisy, denoised and clean, with their PSNR.
     """
     from n3net.demo import denoise_photo
     from n3net.errors import UserError
@@ -29,5 +28,5 @@ def command(
     simplex, photo = output / "selection.png", output / "denoised.png"
     draw_selection(simplex)
     typer.echo(f"How neighbours are chosen, as paths on the simplex of weights: {simplex}")
-    denoise_photo(photo, typer.echo)
+    denoise_photo(photo)
     typer.echo(f"A photograph, noisy, denoised and clean: {photo}")

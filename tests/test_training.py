@@ -271,7 +271,7 @@ class TestOptimizer:
                 layer.zero_grad()
                 out = layer(torch.linspace(-1, 1, 160).view(10, 16)).square().mean()
                 out.backward()
-                return float(out)
+                return float(out.detach())
 
             for _ in range(3):
                 if by_closure:

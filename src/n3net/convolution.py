@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from n3net import kernel
 
-LEAST_CHANNELS = 32  # with fewer, transforms cost more than they save
+LEAST_CHANNELS = 32  # narrower layers are left to PyTorch
 
 _G = torch.tensor([[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]], dtype=torch.float64) / 24
 _GG = torch.kron(_G, _G)  # (36, 9)

@@ -75,7 +75,7 @@ def is_matrix(parameter: Tensor) -> bool:
 
 
 def orthogonal(matrix: Tensor) -> Tensor:
-    """Nearly the nearest matrix with orthonormal rows or columns: singular values of about 0.7 to 1.2.
+    """Nearly the nearest matrix with orthonormal rows or columns: singular values near 1.
 
     Five steps of the Newton-Schulz iteration with the coefficients of Jordan et al.
     """

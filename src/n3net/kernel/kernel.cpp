@@ -17,6 +17,10 @@
 #include <utility>
 #include <vector>
 
+#if __has_include(<dlfcn.h>)
+#include <dlfcn.h>
+#endif
+
 #if !defined(__GNUC__)
 #error "the kernel needs the vector types of GCC or Clang"
 #endif
@@ -62,29 +66,55 @@ struct Tiles {
     int64_t threads;
 };
 
-// Runs body(i) for i in [0, n) on up to `threads` threads, this one among them. What body(i) writes must not depend
-// on who runs it, so that the result is the same to the last bit for any number of threads.
-template <class MakeBody> void parallel(int64_t n, int64_t threads, MakeBody make_body) {
-    std::atomic<int64_t> next{0};
-    std::atomic<bool> failed{false};
-    auto work = [&] {
-        try {
-            auto body = make_body();
-            for (int64_t i; (i = next.fetch_add(1)) < n;) body(i);
-        } catch (const std::exception &) {
-            failed = true;
+// libgomp's way to run a function on a team of threads.
+using Team = void (*)(void (*)(void *), void *, unsigned threads, unsigned flags);
+
+// The team of PyTorch's own OpenMP, null where PyTorch was built with something else. Its threads wait spinning for a
+// while after each of PyTorch's loops: others that we started would find no free core.
+Team openmp_team() {
+#if __has_include(<dlfcn.h>)
+    static const Team team = reinterpret_cast<Team>(dlsym(RTLD_DEFAULT, "GOMP_parallel"));
+    return team;
+#else
+    return nullptr;
+#endif
+}
+
+// Runs work() on up to `threads` threads, this one among them. It must not throw.
+template <class Work> void on_threads(int64_t threads, Work &work) {
+    if (threads > 1) {
+        if (const Team team = openmp_team()) {
+            team([](void *data) { (*static_cast<Work *>(data))(); }, &work, static_cast<unsigned>(threads), 0);
+            return;
         }
-    };
+    }
     std::vector<std::thread> pool;
-    for (int64_t t = 1; t < (threads < n ? threads : n); ++t) {
+    for (int64_t t = 1; t < threads; ++t) {
         try {
-            pool.emplace_back(work);
+            pool.emplace_back([&work] { work(); });
         } catch (const std::exception &) {
             break;  // no further thread to be had: go on with those that run
         }
     }
     work();
     for (auto &thread : pool) thread.join();
+}
+
+// Runs body(i) for i in [0, n) on up to `threads` threads. What body(i) writes must not depend on who runs it, so that
+// the result is the same to the last bit for any number of threads.
+template <class MakeBody> void parallel(int64_t n, int64_t threads, MakeBody make_body) {
+    std::atomic<int64_t> next{0};
+    std::atomic<bool> failed{false};
+    auto work = [&] {
+        try {
+            if (next.load() >= n) return;
+            auto body = make_body();
+            for (int64_t i; (i = next.fetch_add(1)) < n;) body(i);
+        } catch (const std::exception &) {
+            failed = true;
+        }
+    };
+    on_threads(n > 1 ? threads : 1, work);
     if (failed) throw std::bad_alloc();
 }
 

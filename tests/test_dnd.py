@@ -58,6 +58,7 @@ def test_info_and_images(tmp_path: Path) -> None:
     first, second = read_info(tmp_path)
     assert (first.name, second.name) == ("0001.mat", "0002.mat")
     assert second.level == NoiseLevel(0.02, 1e-4)
+    assert second.pattern == "GBRG"
     box = first.boxes[1]
     assert (box.rows, box.columns) == (slice(10, 40), slice(4, 36))
     assert box.sigma_srgb == 0.1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,12 @@ def test_noise_is_seeded_and_batched(sample: Any) -> None:
     assert not torch.equal(x, sample(y, a, b, seeded(4)))
     expected = a * 0.4 + b
     assert torch.allclose(x.var((1, 2, 3)), expected, rtol=0.05)
+
+
+def test_poisson_noise_without_electrons_is_gaussian() -> None:
+    x = poisson_gaussian(torch.full((1, 100_000), 0.5), 0.0, 1e-4, seeded())
+    assert float(x.mean()) == pytest.approx(0.5, abs=1e-3)
+    assert float(x.var()) == pytest.approx(1e-4, rel=0.02)
 
 
 def test_poisson_noise_is_made_of_whole_electrons() -> None:
@@ -361,5 +368,10 @@ def test_command(pictures: Path, tmp_path: Path, command: Any) -> None:
     )
     assert code == 0
     assert "| noisy | val | 0.0003 |" in out
-    assert "| mine |" in out
-    assert (tmp_path / "out.json").exists()
+    assert "| mine | val |" in out
+    report = json.loads((tmp_path / "out.json").read_text())
+    levels = [r["psnr"] for r in report["results"] if r["model"] == "noisy"]
+    assert report["means"][0] == {"model": "noisy", "dataset": "val"} | {
+        "psnr": pytest.approx(sum(levels) / 3),
+        "ssim": pytest.approx(report["means"][0]["ssim"]),
+    }

@@ -50,6 +50,7 @@ def write_test_dng(
     active: tuple[int, int, int, int] | None = None,
     corrections: dict[int, bytes] | None = None,
     preview: bool = False,
+    further: list[tuple[int, int, int, Any, bool]] | None = None,
 ) -> Path:
     """A DNG file of another writer than ours."""
     raw = np.clip(np.rint(values * (WHITE - BLACK) + BLACK), 0, WHITE).astype(np.uint16)
@@ -80,7 +81,7 @@ def write_test_dng(
         if preview:  # the mosaic is in a directory below
             small = np.zeros((16, 16, 3), np.uint8)
             file.write(small, photometric="rgb", subfiletype=1, subifds=1, extratags=tags, metadata=None)
-        file.write(raw, photometric=32803, extratags=[*tags, *lists], metadata=None)
+        file.write(raw, photometric=32803, extratags=[*tags, *lists, *(further or [])], metadata=None)
     return path
 
 
@@ -214,6 +215,44 @@ def test_development_follows_the_mosaic(tmp_path: Path) -> None:
         assert tags[271] == "Testcam"
         assert tags[315] == "A Photographer"
         assert 274 not in tags
+
+
+@pytest.mark.parametrize("brightest", [0.6, 0.72, 0.9])
+def test_denoising_does_not_change_the_exposure(tmp_path: Path, brightest: float) -> None:
+    path = write_test_dng(tmp_path / "a.dng", noisy(scene() * brightest / 0.7))
+    with rawpy.imread(str(path)) as file:
+        options = {"use_camera_wb": True, "no_auto_bright": True, "output_bps": 16, "gamma": (2.4, 12.92)}
+        expected = file.postprocess(**options).astype(int)
+    with RawPhoto(path) as photo:
+        assert np.abs(photo.develop(16).pixels - expected).max() <= 8  # LibRaw's own idea of what is white
+        before = photo.develop(16).pixels[40:60, 40:60].mean()
+        photo.mosaic[:] = np.minimum(photo.mosaic, 0.65 * brightest * (WHITE - BLACK) + BLACK)
+        assert abs(photo.develop(16).pixels[40:60, 40:60].mean() - before) < 0.01 * before
+
+
+def test_dng_keeps_crop_and_kind_of_profile_tables(tmp_path: Path) -> None:
+    crop = [(50719, 4, 2, (4, 6), True), (50720, 4, 2, (100, 80), True)]
+    path = write_test_dng(tmp_path / "a.dng", scene(), further=[*crop, (51108, 4, 1, 1, True)])
+    with RawPhoto(path) as photo, (tmp_path / "out.dng").open("wb") as file:
+        write_dng(file, photo)
+    with tifffile.TiffFile(tmp_path / "out.dng") as written:
+        tags = written.pages[0].tags
+        assert (tags[50719].value, tags[50720].value, tags[51108].value) == ((4, 6), (100, 80), 1)
+
+
+def test_the_preview_of_a_raw_file_is_no_picture(tmp_path: Path) -> None:
+    for name, preview in (("a.tif", True), ("b.tif", False)):
+        with pytest.raises(UserError, match="raw file"):
+            read_image(write_test_dng(tmp_path / name, scene(), preview=preview))
+
+
+def test_tags_of_wrong_types_are_left_out(tmp_path: Path) -> None:
+    path = write_test_dng(tmp_path / "a.dng", scene(), further=[(306, 12, 1, 1.5, True)])
+    assert exif_of(path, orientation=False) == b""
+    with RawPhoto(path) as photo:
+        assert photo.develop(8).pixels.shape == (96, 128, 3)
+    tifffile.imwrite(tmp_path / "b.tif", np.zeros((8, 8), np.uint8), extratags=[(315, 12, 1, 1.5, True)], metadata=None)
+    assert read_image(tmp_path / "b.tif").metadata.exif == b""
 
 
 def test_dng_and_tiff_of_the_mosaic_open_again(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def test_denoise_real(run: Any) -> None:
     code, out, _ = run("denoise", "--real", "a_real.png", "-o", "out.png", "--reference", "a_mean.png")
     assert code == 0
     assert "80 x 60" in out
-    assert "estimated" in out
+    assert "estimated (confidence" in out
     assert "PSNR" in out
     assert Image.open("out.png").size == (80, 60)
     code, _, err = run("denoise", "--real", "a_real.png", "-o", "no.png", "--model", "deaf")
@@ -172,6 +172,16 @@ def test_report_counts_gains() -> None:
     assert result["gain"] == pytest.approx(1.5)
     assert result["least_gain"] == pytest.approx(1.0)
     assert "| mean of 2 | 30.00 | 31.50 | +1.50 |" in protocol.markdown(protocol.report(rows, "color"))
+
+
+def test_pairs_by_the_ends_of_their_names(tmp_path: Path) -> None:
+    for name in ("my_real_photo_real.png", "my_real_photo_mean.png", "c_real.jpg", "c_mean.png"):
+        Image.new("L", (20, 20)).save(tmp_path / name)
+    found = [(noisy.name, clean.name) for noisy, clean in protocol.pairs(tmp_path)]
+    assert found == [("c_real.jpg", "c_mean.png"), ("my_real_photo_real.png", "my_real_photo_mean.png")]
+    Image.new("L", (20, 20)).save(tmp_path / "d_real.png")
+    with pytest.raises(UserError, match=r"no NAME_mean for d_real\.png"):
+        protocol.pairs(tmp_path)
 
 
 def test_a_directory_without_pairs(tmp_path: Path) -> None:

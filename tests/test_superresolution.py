@@ -347,3 +347,9 @@ class TestUpscale:
             n3net.upscale(photo(), 2, nn.Conv2d(1, 1, 3))
         with pytest.raises(TypeError, match="Denoiser"):
             n3net.denoise(photo(), 5, Upscaler(nn.Identity()))
+
+
+@pytest.mark.parametrize("convert", [rgb_to_ycbcr, ycbcr_to_rgb, luminance, gray_levels])
+def test_luminance_of_integers_is_refused(convert: Any) -> None:
+    with pytest.raises(ValueError, match="expected floats"):
+        convert(np.full((2, 2, 3), 200, np.uint8))

@@ -213,3 +213,40 @@ def test_bicubic_is_the_papers(factor: int, paper: float) -> None:
         pytest.skip(f"{SHARED / 'Set5'}: the images are not there")
     rows = evaluate([upscaler("bicubic")], image_set(SHARED / "Set5"), [factor])
     assert np.mean([row.psnr for row in rows]) == pytest.approx(paper, abs=0.01)
+
+
+def test_exif_data_has_the_new_size(run: Any) -> None:
+    tags = Image.Exif()
+    tags[315] = "A Photographer"
+    tags.get_ifd(34665).update({40962: 24, 40963: 20})
+    save_image("a.jpg", picture(20, 24, 3), exif=tags.tobytes())
+    assert run("upscale", "a.jpg", "--factor", 2)[0] == 0
+    with Image.open("a-upscaled.jpg") as image:
+        assert image.size == (48, 40)
+        found = image.getexif()
+        assert (found[315], dict(found.get_ifd(34665))) == ("A Photographer", {40962: 48, 40963: 40})
+
+
+def test_levels_are_checked_before_anything_is_measured(run: Any) -> None:
+    save_image("images/a.png", picture(40, 40, 3))
+    code, out, err = run("eval", "sr", "--model", "bicubic", "--data", "images", "--factor", 2, "--factor", 2)
+    assert (code, out) == (2, "")
+    assert "x2 is given 2 times" in err
+    code, _, err = run("eval", "sr", "--model", "bicubic", "--data", "images", "--factor", 2, "--factor", 9)
+    assert code == 2
+    assert "expected 1 to 8" in err
+
+
+def test_images_are_found_in_the_directory_of_data(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_image("sets/Set1/a.png", picture(40, 40, 3))
+    monkeypatch.setenv("N3NET_DATA", str(tmp_path / "sets"))
+    assert run("eval", "sr", "--model", "bicubic", "--data", "Set1")[0] == 0
+    assert run("eval", "sr", "--model", "bicubic", "--data", "Set2")[0] == 2
+
+
+def test_tables_leave_out_weights_that_cannot_be_read(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "weights" / "broken.safetensors").write_bytes(b"nothing")
+    save_image("sets/Set5/a.png", picture(40, 40, 3))
+    code, out, _ = run("reproduce", "table5", "--data", "sets")
+    assert code == 0
+    assert "bicubic, 1 image" in out

@@ -23,16 +23,19 @@ def rgb_to_ycbcr(image: Array) -> Array:
     >>> (255 * rgb_to_ycbcr(np.array([[0.0, 0, 0], [1, 1, 1], [1, 0, 0]]))).round(1)
     array([[ 16. , 128. , 128. ], [235. , 128. , 128. ], [ 81.5,  90.2, 240. ]])
     """
+    _check(image)
     return image @ _MATRIX.T.astype(image.dtype) + _OFFSET.astype(image.dtype)
 
 
 def ycbcr_to_rgb(image: Array) -> Array:
     """Floats (..., 3) in [0, 1]: Y, Cb, Cr -> red, green, blue."""
+    _check(image)
     return (image - _OFFSET.astype(image.dtype)) @ _INVERSE.T.astype(image.dtype)
 
 
 def luminance(image: Array) -> Array:
     """Y of an image in [0, 1], (H, W) or (H, W, 3) -> (H, W). Gray is red, green and blue in equal parts."""
+    _check(image)
     if image.ndim == 2:
         return image * image.dtype.type(_MATRIX[0].sum()) + image.dtype.type(_OFFSET[0])
     return image @ _MATRIX[0].astype(image.dtype) + image.dtype.type(_OFFSET[0])
@@ -40,6 +43,7 @@ def luminance(image: Array) -> Array:
 
 def gray_levels(y: Array) -> Array:
     """The gray image (H, W) in [0, 1] whose luminance this is."""
+    _check(y)
     return (y - y.dtype.type(_OFFSET[0])) / y.dtype.type(_MATRIX[0].sum())
 
 
@@ -51,6 +55,11 @@ def rgb_to_ycbcr_tensor(x: Tensor) -> Tensor:
 def ycbcr_to_rgb_tensor(x: Tensor) -> Tensor:
     """The inverse of :func:`rgb_to_ycbcr_tensor`."""
     return _mix(x - _column(x, _OFFSET), _INVERSE)
+
+
+def _check(image: Array) -> None:
+    if image.dtype.kind != "f":
+        raise ValueError(f"image: expected floats in [0, 1], got {image.dtype}; divide by 255 or 65535")
 
 
 def _mix(x: Tensor, matrix: Array) -> Tensor:

@@ -33,6 +33,7 @@ FEWEST = 24  # patches that are used at least
 STEP = 3  # pixels between those of a photograph that are looked at together
 WIDTH = 0.08  # of the intensities that a point of a curve is a mean of, black 0 and white 1
 POINTS = 33  # of a curve
+TRUSTED = 0.5  # confidence from which on a curve is good to about 20 %
 BLUR = 7  # pixels along one side that tell the intensity of a noisy pixel
 
 
@@ -84,8 +85,8 @@ class NoiseCurve:
 
     Args:
         levels, sigmas: points of the curve, between which it is straight.
-        confidence: 0 to 1, the share of what was measured that has hardly any texture in it. From 0.5 on, the curve
-            can be trusted to about 20 % where the picture has intensities.
+        confidence: 0 to 1, the share of what was measured that has hardly any texture in it. From
+            :data:`TRUSTED` on, the curve can be trusted to about 20 % where the picture has intensities.
     """
 
     levels: Floats

@@ -194,6 +194,7 @@ class _Runner:
 
         import numpy as np
 
+        from n3net.noise_curve import TRUSTED
         from n3net.real import check_model, denoise_photograph
 
         check_model(model)
@@ -206,6 +207,7 @@ class _Runner:
             progress=lambda done, total: progress(done / total),
         )
         low, high = np.quantile(result.noise, [0.02, 0.98])
-        note = f"σ {low:.1f} to {high:.1f} estimated"
+        doubt = "" if result.confidence >= TRUSTED else ", little to go by: check the result, or say it with --sigma"
+        note = f"σ {low:.1f} to {high:.1f} estimated (confidence {result.confidence:.2f}{doubt})"
         after = replace(picture, pixels=result.pixels)
         return Result(after.pixels.shape[:2], lambda: after, lambda: picture, note)

@@ -143,8 +143,7 @@ def raw(
         False,
     )
     report = protocol.report(rows, methods, seed)
-    _tell(report, seen, json, markdown, None, force)
-    typer.echo(f"\n{protocol.with_means(report['results'])}\n")
+    _tell(report, seen, json, markdown, None, force, protocol.markdown_means(report["means"]))
     for rule in ("images", "noise", "psnr"):
         typer.echo(f"{rule}: {protocol.PROTOCOL[rule]}")
 
@@ -231,6 +230,9 @@ def _measure(
     for name in names:
         if names.count(name) > 1:
             raise UserError(f"--model: {names.count(name)} are called {name}; LABEL=MODEL gives one another name")
+    for level in levels:
+        if levels.count(level) > 1:
+            raise UserError(f"{level} is given {levels.count(level)} times; once is enough")
     for m in methods:
         for level in levels:
             if m.trained_for and not m.trained_for[0] <= level.value <= m.trained_for[1]:
@@ -255,13 +257,14 @@ def _tell(
     markdown: Path | None,
     html: Path | None,
     force: bool,
+    further: str = "",
 ) -> None:
-    """The figures on standard output and in files."""
+    """The figures on standard output and in files; ``further`` is a table below that of all figures."""
     from n3net.evaluation.html import page
     from n3net.evaluation.report import markdown as table
     from n3net.evaluation.report import markdown_images, write
 
-    text = table(report["results"])
+    text = table(report["results"]) + (f"\n\n{further}\n" if further else "")
     typer.echo(text)
     if json:
         write(json, report, force)

@@ -83,6 +83,7 @@ class _Runner:
     def upscale(self, picture: Picture, progress: Any) -> Result:
         """The result, and bicubic upscaling to compare it with."""
         from n3net.images.reading import check_pixels
+        from n3net.images.tiff import exif_of_size
         from n3net.resizing import scaled_size
         from n3net.upscaling import upscale
 
@@ -97,7 +98,8 @@ class _Runner:
             device=self.device,
             progress=lambda done, total: progress(done / total),
         )
-        after = replace(picture, pixels=out, alpha=self._bicubic(picture.alpha))
+        metadata = replace(picture.metadata, exif=exif_of_size(picture.metadata.exif, height, width))
+        after = replace(picture, pixels=out, alpha=self._bicubic(picture.alpha), metadata=metadata)
         note = f"x{self.factor:g} to {width} x {height}"
         return Result(
             picture.pixels.shape[:2],

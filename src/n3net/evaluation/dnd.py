@@ -49,11 +49,13 @@ class Entry:
     Args:
         number: from 1 on.
         level: of the raw noise.
+        pattern: colours of the filter array, row by row, such as ``"RGGB"``; empty where the file does not say.
         boxes: parts that are measured, twenty of them.
     """
 
     number: int
     level: NoiseLevel
+    pattern: str
     boxes: tuple[Box, ...]
 
     @property
@@ -80,11 +82,22 @@ def _entry(info: Any, index: int) -> Entry:
     return Entry(
         index + 1,
         NoiseLevel(float(level["a"][0, 0]), float(level["b"][0, 0])),
+        _pattern(of("camera")) if "camera" in info else "",
         tuple(
             Box(slice(int(b[0]) - 1, int(b[2])), slice(int(b[1]) - 1, int(b[3])), float(sigma_srgb[i]))
             for i, b in enumerate(boxes)
         ),
     )
+
+
+def _pattern(camera: Any) -> str:
+    """Of the colour filter array: 1 is red, 2 green, 3 blue."""
+    if "pattern" not in camera:
+        return ""
+    numbers = np.asarray(camera["pattern"]).T.astype(int).ravel()
+    if sorted(numbers) != [1, 2, 2, 3]:
+        raise ValueError(f"a colour filter array {numbers}")
+    return "".join("RGB"[number - 1] for number in numbers)
 
 
 def read_image(directory: Path, entry: Entry, kind: Kind) -> Floats:

@@ -51,10 +51,11 @@ def evaluate(
         keep: is given the pictures of the first ``kept`` images.
     """
     channels = common_channels(methods)
-    rows = []
     for sigma in sigmas:
         if not 0 <= sigma <= 255:
             raise UserError(f"sigma: expected 0 to 255 gray levels, got {sigma}")
+    rows = []
+    for sigma in sigmas:
         cases = _cases(images, channels, sigma, seed)
         rows += measure(methods, images.name, Level("sigma", sigma), cases, progress=progress, keep=keep, kept=kept)
     return rows

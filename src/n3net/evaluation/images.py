@@ -37,8 +37,10 @@ class ImageSet:
 
 
 def image_set(directory: str | Path, limit: int | None = None) -> ImageSet:
-    """The images of a directory, or the first few of them."""
+    """The images of a directory, here or in ``$N3NET_DATA``, or the first few of them."""
     directory = Path(directory)
+    if not directory.is_dir() and (root := data_root(None)) is not None:
+        directory = root / directory
     if not directory.is_dir():
         raise UserError(f"{directory}: there is no such directory")
     paths = sorted(p for p in directory.iterdir() if p.suffix.lower() in SUFFIXES and p.is_file())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -93,10 +93,11 @@ def evaluate(
         progress: called after each image and method.
         kept: pictures to keep, see :func:`n3net.evaluation.restoration.measure`.
     """
-    rows = []
     for name in names:
         if name not in LEVELS:
             raise UserError(f"level: expected {', '.join(LEVELS)}, got {name!r}")
+    rows = []
+    for name in names:
         cases = _cases(images, LEVELS[name], seed)
         rows += measure(methods, images.name, Level("a", LEVELS[name].a), cases, progress=progress, **kept)
     return rows
@@ -115,16 +116,22 @@ def _cases(images: ImageSet, level: NoiseLevel, seed: int) -> Iterator[Case]:
         yield Case(path.name, clean, heteroscedastic(clean, level.a, level.b, generator).clamp(0, 1))
 
 
-def with_means(results: Sequence[dict[str, Any]]) -> str:
-    """Mean PSNR and SSIM over the levels of each model, as a Markdown table."""
-    lines = ["| model | mean PSNR (dB) | mean SSIM |", "|---|---|---|"]
-    for model in dict.fromkeys(r["model"] for r in results):
-        own = [r for r in results if r["model"] == model]
-        psnr, ssim = (sum(r[key] for r in own) / len(own) for key in ("psnr", "ssim"))
-        lines.append(f"| {model} | {psnr:.2f} | {ssim:.4f} |")
-    return "\n".join(lines)
-
-
 def report(rows: Sequence[Row], methods: Sequence[Method], seed: int) -> dict[str, Any]:
-    """All that was measured and how, for a JSON file."""
-    return full_report("raw", {**PROTOCOL, "seed_value": seed}, rows, methods)
+    """All that was measured and how, for a JSON file; ``means`` are those over the levels."""
+    content = full_report("raw", {**PROTOCOL, "seed_value": seed}, rows, methods)
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for result in content["results"]:
+        groups.setdefault((result["model"], result["dataset"]), []).append(result)
+    content["means"] = [
+        {"model": model, "dataset": dataset}
+        | {key: sum(r[key] for r in group) / len(group) for key in ("psnr", "ssim")}
+        for (model, dataset), group in groups.items()
+    ]
+    return content
+
+
+def markdown_means(means: Sequence[Mapping[str, Any]]) -> str:
+    """Means over the levels as a Markdown table."""
+    lines = ["| model | data | mean PSNR (dB) | mean SSIM |", "|---|---|---|---|"]
+    lines += [f"| {m['model']} | {m['dataset']} | {m['psnr']:.2f} | {m['ssim']:.4f} |" for m in means]
+    return "\n".join(lines)

@@ -18,7 +18,7 @@ from n3net.images import Picture, read_image
 
 NOISY, CLEAN = "_real", "_mean"  # endings of names
 PROTOCOL = {
-    "images": f"pairs NAME{NOISY}.png, one shot, and NAME{CLEAN}.png, the mean of many",
+    "images": f"pairs NAME{NOISY}, one shot, and NAME{CLEAN}, the mean of many",
     "noise": "estimated from the one shot alone, as 'n3net denoise --real' does",
     "psnr": "output rounded to the type of the file, all channels together; mean over images of dB",
     "ssim": "Gaussian window 11 x 11, sigma 1.5, windows inside the image; mean over channels and images",
@@ -43,12 +43,12 @@ class Row:
 def pairs(directory: Path, limit: int | None = None) -> list[tuple[Path, Path]]:
     """Noisy photographs of a directory and what they should be."""
     paths = image_set(directory).paths
-    names = {path.name: path for path in paths}
-    found = [
-        (path, names[clean])
-        for path in paths
-        if path.stem.endswith(NOISY) and (clean := path.name.replace(NOISY, CLEAN)) in names
-    ]
+    clean = {path.stem.removesuffix(CLEAN): path for path in paths if path.stem.endswith(CLEAN)}
+    noisy = {path.stem.removesuffix(NOISY): path for path in paths if path.stem.endswith(NOISY)}
+    alone = [path.name for name, path in noisy.items() if name not in clean]
+    if alone and clean:
+        raise UserError(f"{directory}: no NAME{CLEAN} for {', '.join(alone)}")
+    found = [(path, clean[name]) for name, path in noisy.items() if name in clean]
     if not found:
         raise UserError(f"{directory}: no pairs NAME{NOISY} and NAME{CLEAN} of images in it")
     return found[:limit]

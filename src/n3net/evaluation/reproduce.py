@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -92,7 +93,10 @@ def reproduce(
         The table, with rows or columns for further data sets, and what was measured.
     """
     table, task = with_datasets(table, datasets), TASKS[table.task]
-    records = {name: info(locate(name)) for name in [*extra, *available()]}
+    records = {name: info(locate(name)) for name in extra}
+    for name in available():
+        with suppress(UserError):  # 'n3net weights list' says what is wrong with it
+            records.setdefault(name, info(locate(name)))
     cache: dict[tuple[str, str, float], dict[str, Any]] = {}
     measured = []
     for figure in table.figures:

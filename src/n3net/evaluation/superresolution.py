@@ -61,10 +61,11 @@ def evaluate(
     kept: int = 6,
 ) -> list[Row]:
     """Downscale all images and upscale them with all methods; see :func:`n3net.evaluation.restoration.measure`."""
-    rows = []
     for factor in factors:
         if not 1 <= factor <= 8:
             raise UserError(f"factor: expected 1 to 8, got {factor}")
+    rows = []
+    for factor in factors:
         level = Level("factor", factor)
         rows += measure(methods, images.name, level, _cases(images, factor), progress=progress, keep=keep, kept=kept)
     return rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -25,6 +25,7 @@ OTHER_BYTE = {
     for order, other in (("B", "L"), ("L", "B"), ("N", "B" if struct.pack("=H", 1) == b"\1\0" else "L"))
 }
 EXIF_HEAD = b"Exif\0\0"
+SUB_DIRECTORIES, DNG_VERSION = 330, 50706  # tags of TIFF
 # Tags of TIFF that say how the pixels lie in the file, or that have a place of their own in Metadata.
 LAYOUT = {
     *range(254, 267),
@@ -49,6 +50,7 @@ def read_image(source: Path | BinaryIO, max_pixels: int = MAX_PIXELS) -> Picture
             frames = getattr(image, "n_frames", 1)
             if frames > 1 and image.format != "MPO":
                 raise UserError(f"it has {frames} pages or frames, expected one; split it first")
+            refuse_raw(getattr(image, "tag_v2", {}))
             colors = _sixteen_bit_colors(image, source)
             colors = _array(image) if colors is None else colors
             picture = Picture(colors, None, "JPEG" if image.format == "MPO" else str(image.format), _metadata(image))
@@ -70,6 +72,13 @@ def read_image(source: Path | BinaryIO, max_pixels: int = MAX_PIXELS) -> Picture
     if colors.dtype == np.float32 and not np.isfinite([colors.min(), colors.max()]).all():
         raise UserError("some of its pixels are not numbers (NaN or infinity)")
     return picture
+
+
+def refuse_raw(tags: Mapping[int, Any]) -> None:
+    """Refuse a raw file, of which we would see the small picture that cameras put before the photograph."""
+    reduced = bool(int(tags.get(254, 0)) & 1)
+    if DNG_VERSION in tags or (reduced and SUB_DIRECTORIES in tags):
+        raise UserError("a raw file of a camera; 'n3net denoise' reads it under a name that says so (.dng, .nef ...)")
 
 
 def image_size(source: Path | BinaryIO, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
@@ -196,7 +205,10 @@ def _metadata(image: Image.Image) -> Metadata:
         tags = image.getexif()
         for tag in [tag for tag in tags if tag in LAYOUT]:
             del tags[tag]
-        exif = tags.tobytes() if len(tags) else b""
+        try:
+            exif = tags.tobytes() if len(tags) else b""
+        except (AttributeError, TypeError, ValueError, struct.error):  # tags of types that theirs are not
+            exif = b""
     dpi, xmp = image.info.get("dpi"), image.info.get("xmp")
     return Metadata(
         exif=EXIF_HEAD + exif if exif and not exif.startswith(EXIF_HEAD) else exif,  # WebP has it without

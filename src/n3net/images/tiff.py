@@ -16,11 +16,12 @@ from n3net.errors import UserError
 from n3net.images.picture import Array, Metadata, Picture
 
 ROWS = 64  # of a strip
+EXIF, PIXEL_WIDTH, PIXEL_HEIGHT = 34665, 40962, 40963  # tags
 
 
 def read_tiff(source: Path | BinaryIO, max_pixels: int, what: str) -> Picture:
     """Read colours of 16 bits or floats with tifffile, an extra."""
-    from n3net.images.reading import check_pixels
+    from n3net.images.reading import check_pixels, refuse_raw
 
     try:
         import tifffile
@@ -36,6 +37,7 @@ def read_tiff(source: Path | BinaryIO, max_pixels: int, what: str) -> Picture:
             check_pixels(page.imagewidth, page.imagelength, max_pixels)
             pixels = page.asarray()
             tags = {tag.code: tag.value for tag in page.tags}
+            refuse_raw(tags)
     except UserError:
         raise
     except Exception as error:  # of a damaged file, tifffile raises whatever its numbers lead to
@@ -124,3 +126,16 @@ def exif_tags(exif: bytes) -> Image.Exif:
         with suppress(SyntaxError, ValueError, struct.error):
             tags.load(exif)
     return tags
+
+
+def exif_of_size(exif: bytes, height: int, width: int) -> bytes:
+    """EXIF data with another size of the image where it names one."""
+    tags = exif_tags(exif)
+    inside = tags.get_ifd(EXIF)
+    if not {PIXEL_WIDTH, PIXEL_HEIGHT} & inside.keys():
+        return exif
+    inside |= {PIXEL_WIDTH: width, PIXEL_HEIGHT: height}
+    try:
+        return tags.tobytes()
+    except (AttributeError, TypeError, ValueError, struct.error):  # tags of types that theirs are not
+        return exif

@@ -23,8 +23,11 @@ COLORS = (
     *range(50721, 50737),
     *(50739, 50778, 50779, 50931, 50932),
     *range(50936, 50943),
-    *(50964, 50965, 50981, 50982, 51109, 51110),
+    *(50964, 50965, 50981, 50982),
+    *range(51107, 51111),
 )
+# Which part of the active area is the picture, and its proportions.
+CROP = (50718, 50719, 50720)
 # Lists of what a raw developer is to correct, like shading and distortion of the lens. The first refers to the whole
 # sensor, the others to its active area.
 CORRECTIONS = (51008, 51009, 51022)
@@ -64,6 +67,10 @@ def write_dng(file: BinaryIO, photo: RawPhoto) -> None:
     put(50717, LONG, round(photo.planes[0].white))
     for tag, data in corrections(photo)[0].items():
         put(tag, UNDEFINED, data)
+    raw, _, active = _sensor(photo)
+    for tag in CROP if photo.area == active else ():
+        if tag in raw:
+            put(tag, raw.tagtype[tag], raw[tag])
     _put_colors(ifd, photo)
     rows = [mosaic[y : y + 64].tobytes() for y in range(0, height, 64)]
     save_directory(file, ifd, (width, height), 64, rows)
@@ -71,12 +78,17 @@ def write_dng(file: BinaryIO, photo: RawPhoto) -> None:
 
 def corrections(photo: RawPhoto) -> tuple[dict[int, bytes], bool]:
     """The file's lists of corrections that hold for the mosaic, by tag, and whether there are others that do not."""
-    raw = next((d for d in directories(photo.path) if d.get(262) == CFA), Directory())
-    sensor = (0, 0, raw.get(257), raw.get(256))  # top, left, bottom, right
-    active = raw.get(ACTIVE_AREA, sensor)
+    raw, sensor, active = _sensor(photo)
     lists = {tag: raw[tag] for tag in CORRECTIONS if isinstance(raw.get(tag), bytes)}
     kept = {tag: v for tag, v in lists.items() if photo.area == (sensor if tag == CORRECTIONS[0] else active)}
     return kept, len(kept) < len(lists)
+
+
+def _sensor(photo: RawPhoto) -> tuple[Directory, Any, Any]:
+    """The file's directory of the mosaic, and top, left, bottom, right of the sensor and of its active area."""
+    raw = next((d for d in directories(photo.path) if d.get(262) == CFA), Directory())
+    sensor = (0, 0, raw.get(257), raw.get(256))
+    return raw, sensor, raw.get(ACTIVE_AREA, sensor)
 
 
 def _put_colors(ifd: Directory, photo: RawPhoto) -> None:

@@ -19,6 +19,8 @@ from n3net.raw.tags import ARTIST, DATE, EXIF, exif_of, noise_profile
 
 Array = npt.NDArray[Any]
 
+NEAR_WHITE = 0.75  # of the white level, as in LibRaw
+
 
 @dataclass(frozen=True)
 class Plane:
@@ -68,6 +70,7 @@ class RawPhoto:
             self._raw.unpack()
             self.planes = self._planes()
             self.mosaic: Array = self._raw.raw_image_visible
+            self._saturation = self._brightest()
         except (rawpy.LibRawError, ValueError, RuntimeError, OverflowError) as error:
             self._raw.close()
             if isinstance(error, UserError):
@@ -101,6 +104,16 @@ class RawPhoto:
                 planes.append(Plane(row, column, names[index], black, white))
         return planes
 
+    def _brightest(self) -> int:
+        """What is developed to white, above black: LibRaw's rule, applied once to the mosaic as it was read.
+
+        The brightest pixel counts where it is near the white level, which some cameras never reach. Denoising changes
+        the brightest pixel, and must not change the exposure.
+        """
+        white = self.planes[0].white - min(plane.black for plane in self.planes)
+        peak = max(float(self.mosaic[plane.place].max()) - plane.black for plane in self.planes)
+        return round(peak if NEAR_WHITE * white < peak < white else white)
+
     def levels(self) -> list[NoiseLevel] | None:
         """Noise of each plane as the file says it, or None."""
         profile = noise_profile(self.path)
@@ -122,6 +135,8 @@ class RawPhoto:
                 no_auto_bright=not auto_bright,
                 output_bps=bits,
                 gamma=(2.4, 12.92),
+                user_sat=self._saturation,
+                adjust_maximum_thr=0.0,
             )
         except (self._rawpy.LibRawError, ValueError, RuntimeError) as error:
             raise UserError(f"LibRaw cannot develop it: {_reason(error)}") from None

@@ -15,7 +15,10 @@ SUB_DIRECTORIES, EXIF, GPS, MAKER_NOTE, ORIENTATION = 330, 34665, 34853, 37500, 
 DATE, ARTIST, NOISE_PROFILE = 306, 315, 51041
 KEPT = (270, 271, 272, DATE, ARTIST, 33432, EXIF, GPS)  # first description, maker and model; 33432 is copyright
 MOST = 16  # sub-directories that are looked at
-DAMAGED = (OSError, SyntaxError, ValueError, KeyError, TypeError, struct.error, OverflowError, RuntimeError)
+DAMAGED = (
+    *(OSError, SyntaxError, ValueError, KeyError, TypeError, AttributeError),
+    *(struct.error, OverflowError, RuntimeError),
+)
 
 
 def directories(path: Path) -> list[Directory]:

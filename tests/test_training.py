@@ -413,10 +413,29 @@ class TestRuns:
         steps = train(tiny(folder, "budget=3s", "validate_every=0"), tmp_path).step  # the budget is used up
         assert steps == len(rates)
 
-    def test_model_cannot_change_within_a_run(self, folder: Path, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(
+        "change", ["model.k=3", "data.sigma=50", "data.crop=17", "start=identity", "optimizer.name=sgd"]
+    )
+    def test_what_cannot_change_within_a_run(self, folder: Path, tmp_path: Path, change: str) -> None:
         train(tiny(folder, "steps=1"), tmp_path)
-        with pytest.raises(UserError, match="cannot become"):
-            train(tiny(folder, "steps=2", "model.k=3"), tmp_path)
+        with pytest.raises(UserError, match=f"this run has {change.partition('=')[0]} .*cannot become"):
+            train(tiny(folder, "steps=2", change), tmp_path)
+        assert info(tmp_path / "weights.safetensors")["training"]["data"]["sigma"] == [0, 50]
+
+    def test_what_can_change_within_a_run(self, folder: Path, tmp_path: Path) -> None:
+        train(tiny(folder, "steps=1"), tmp_path)
+        changes = ("validate_every=0", "data.validation_images=1", "data.validation_sigma=[10]", f"data.root={folder}/")
+        assert train(tiny(folder, "steps=2", *changes), tmp_path).step == 2
+
+    def test_where_a_run_started_is_kept(self, folder: Path, tmp_path: Path) -> None:
+        """Also when the file it started from has changed since."""
+        for name, steps in (("one", 1), ("other", 2)):
+            train(tiny(folder, f"steps={steps}"), tmp_path / name)
+        weights = tmp_path / "one" / "weights.safetensors"
+        train(tiny(folder, "steps=1", f"start={weights}"), tmp_path / "run")
+        (tmp_path / "other" / "weights.safetensors").replace(weights)
+        train(tiny(folder, "steps=2", f"start={weights}"), tmp_path / "run")
+        assert info(tmp_path / "run" / "weights.safetensors")["training"]["before"]["steps"] == 1
 
     def test_bf16_and_channels_last(self, folder: Path, tmp_path: Path) -> None:
         train(tiny(folder, "steps=2", "precision=bf16-mixed", "channels_last=true", "model.name=dncnn-6x2"), tmp_path)

@@ -28,7 +28,8 @@ from n3net.training.sync import synchronize
 NETWORK = 3  # stream of the random numbers that are drawn inside a network
 SMOOTHING = 0.98  # of the figures that are shown
 SETTLED = 20  # steps after which a loss can be called exploded
-FIXED = ("task", "model", "seed", "batch_size")  # cannot change when a run is resumed
+FIXED = ("task", "model", "data", "seed", "batch_size", "start", "optimizer.name")  # cannot change within a run
+FREE = ("data.root", "data.validation")  # but these may, and all that begin with them
 
 
 @dataclass
@@ -292,6 +293,7 @@ class _Trainer:
                 "model": self.net.state_dict(),
                 "average": self.average.model.state_dict(),
                 "optimizer": self.optimizer.state_dict(),
+                "before": self.before,
             }
             checkpoint.save(self.run / "checkpoints", self.state.step, content)
         self.fabric.barrier()
@@ -302,11 +304,11 @@ class _Trainer:
         notes = [f"{path}: truncated or damaged, the checkpoint before it is used" for path in broken]
         if content is None:
             return [*notes, "no whole checkpoint is left, starting from the beginning"] if broken else notes
-        before, now = content["config"], to_mapping(self.config)
+        before, now = _settings(content["config"]), _settings(to_mapping(self.config))
         for key in sorted(before.keys() | now.keys()):
             if before.get(key) == now.get(key):
                 continue
-            if key in FIXED:
+            if (key in FIXED or key.partition(".")[0] in FIXED) and not key.startswith(FREE):
                 raise UserError(
                     f"{self.run}: this run has {key} {before.get(key)!r}, which cannot become {now.get(key)!r}; "
                     "choose another folder with --runs"
@@ -316,6 +318,7 @@ class _Trainer:
         self.average.model.load_state_dict(content["average"])
         self.optimizer.load_state_dict(content["optimizer"])
         self.state = State(**content["state"])
+        self.before = content.get("before", self.before)
         notes.append(f"continuing {self.run} from step {self.state.step}, {duration(self.state.elapsed)} into it")
         return notes
 
@@ -336,6 +339,14 @@ class _Trainer:
         if self.before:
             training["before"] = self.before
         save(path, self.average.model, {"training": training, "licence": self.config.licence})
+
+
+def _settings(config: dict[str, Any]) -> dict[str, Any]:
+    """A config with its sections' keys in one mapping, such as ``optimizer.lr``."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        flat |= {f"{key}.{name}": v for name, v in value.items()} if isinstance(value, dict) else {key: value}
+    return flat
 
 
 def _fabric(config: Config) -> Any:

@@ -26,7 +26,7 @@ from n3net.tasks import task_class
 from n3net.tasks.gaussian import GaussianOptions
 from n3net.training import checkpoint, config
 from n3net.training.data import Images, Prefetcher, choose, generator
-from n3net.training.loop import train
+from n3net.training.loop import _Trainer, train
 from n3net.training.optimizer import Average, Muon, build_optimizer, orthogonal
 from n3net.training.schedule import learning_rate
 from n3net.training.start import start_at_identity
@@ -426,6 +426,16 @@ class TestRuns:
         train(tiny(folder, "steps=1"), tmp_path)
         changes = ("validate_every=0", "data.validation_images=1", "data.validation_sigma=[10]", f"data.root={folder}/")
         assert train(tiny(folder, "steps=2", *changes), tmp_path).step == 2
+
+    def test_changed_optimizer_settings_count(
+        self, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seen = []
+        monkeypatch.setattr(_Trainer, "_clip", lambda self, rate: seen.append(self.optimizer.param_groups) or 1.0)
+        train(tiny(folder, "steps=1"), tmp_path)
+        train(tiny(folder, "steps=2", "optimizer.weight_decay=0.5", "optimizer.betas=[0.5, 0.9]"), tmp_path)
+        decay, rest = seen[-1]
+        assert (decay["weight_decay"], rest["weight_decay"], decay["betas"]) == (0.5, 0, (0.5, 0.9))
 
     def test_where_a_run_started_is_kept(self, folder: Path, tmp_path: Path) -> None:
         """Also when the file it started from has changed since."""

@@ -316,7 +316,10 @@ class _Trainer:
             notes.append(f"changed: {key} from {before.get(key)!r} to {now.get(key)!r}")
         self.net.load_state_dict(content["model"])
         self.average.model.load_state_dict(content["average"])
+        settings = [{k: v for k, v in group.items() if k != "params"} for group in self.optimizer.param_groups]
         self.optimizer.load_state_dict(content["optimizer"])
+        for group, setting in zip(self.optimizer.param_groups, settings, strict=True):
+            group.update(setting)  # this config's, not those of the checkpoint
         self.state = State(**content["state"])
         self.before = content.get("before", self.before)
         notes.append(f"continuing {self.run} from step {self.state.step}, {duration(self.state.elapsed)} into it")

@@ -386,6 +386,15 @@ class TestRuns:
         assert state is not None
         assert state["state"]["step"] == max(losses(tmp_path))
 
+    def test_stop_where_a_validation_is_due(
+        self, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(_Trainer, "_report", lambda self, *_: self._on_signal(2 * (self.state.step == 6)))
+        outcome = train(tiny(folder), tmp_path)
+        assert (outcome.step, outcome.signal) == (6, 2)
+        lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+        assert [line["step"] for line in lines if line["kind"] == "validation"] == [6]
+
     def test_two_processes_equal_one(self, folder: Path, tmp_path: Path) -> None:
         same = ("accelerator=cpu", "optimizer.name=sgd", "optimizer.lr=1e-3", "steps=6", "ema=0")  # SGD: no division
         process = start(folder, tmp_path / "two", "devices=2", *same)
@@ -450,6 +459,10 @@ class TestRuns:
     def test_bf16_and_channels_last(self, folder: Path, tmp_path: Path) -> None:
         train(tiny(folder, "steps=2", "precision=bf16-mixed", "channels_last=true", "model.name=dncnn-6x2"), tmp_path)
         assert all(np.isfinite(list(losses(tmp_path).values())))
+
+    def test_clip_by_value_while_the_rate_is_zero(self, folder: Path, tmp_path: Path) -> None:
+        settings = ("steps=2", "optimizer.clip_by=value", "schedule.name=cosine", "schedule.warmup=0.5")
+        assert train(tiny(folder, *settings), tmp_path).step == 2
 
     def test_data_is_ready_in_time(self, folder: Path, tmp_path: Path) -> None:
         train(tiny(folder, "steps=60"), tmp_path)

@@ -109,15 +109,14 @@ class _Trainer:
                 iterator = iter(batches)
                 while True:
                     fraction, save, validate, stop = self._agree()
-                    if stop:
-                        self._save()
-                        self.reporter.say(f"stopped at step {self.state.step}; the same command goes on from there")
-                        return Outcome(self.state.step, scores, stop)
-                    finished = fraction >= 1
+                    finished = fraction >= 1 and not stop
                     if validate or finished:
                         scores = self._validate()
-                    if save or finished:
+                    if save or finished or stop:
                         self._save()
+                    if stop:
+                        self.reporter.say(f"stopped at step {self.state.step}; the same command goes on from there")
+                        return Outcome(self.state.step, scores, stop)
                     if finished:
                         break
                     start = time.perf_counter()
@@ -211,7 +210,7 @@ class _Trainer:
         by_norm = limit is not None and self.config.optimizer.clip_by == "norm"
         norm = nn.utils.clip_grad_norm_(parameters, limit if limit is not None and by_norm else math.inf)
         if limit is not None and not by_norm:
-            nn.utils.clip_grad_value_(parameters, limit / rate)
+            nn.utils.clip_grad_value_(parameters, limit / rate if rate else math.inf)
         return float(norm)
 
     def _mean(self, value: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ pytest.importorskip("yaml")
 
 from n3net.errors import UserError
 from n3net.models import create
+from n3net.nn import PRESETS, N3Options
 from n3net.tasks import task_class
 from n3net.tasks.gaussian import GaussianOptions
 from n3net.training import checkpoint, config
@@ -133,6 +135,8 @@ class TestConfig:
             ("save_every=often", "save_every"),
             ("optimizer.lr", "expected key=value"),
             ("ema=1", "ema: expected a decay"),
+            ("data.train=[a", "data.train: expected a value in YAML, such as 3, name or [a, b], got '[a'"),
+            ("precision=16-mixed", "precision: expected bf16-mixed, as 16-mixed scales"),
         ],
     )
     def test_errors_name_the_key(self, override: str, words: str) -> None:
@@ -162,6 +166,11 @@ class TestConfig:
         c = config.load("gaussian-25", ["steps=7"])
         assert (c.epochs, c.steps, c.budget) == (None, 7, None)
         assert config.load("gray", ["budget=1h30m"]).budget == "1h30m"
+
+    def test_one_option_of_a_preset(self) -> None:
+        options = config.load("gray", ["model.options.neighbors=values"]).model["options"]
+        assert N3Options(**options) == replace(PRESETS["reference-2018"], neighbors="values")
+        assert config.load("gray", ["model.options=paper"]).model["options"] == "paper"
 
     def test_overrides_are_typed(self) -> None:
         c = config.load("gray", ["optimizer.lr=5e-4", "data.sigma=[5, 10]", "optimizer.clip=null"])

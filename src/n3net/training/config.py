@@ -28,7 +28,8 @@ class OptimizerConfig:
         lr: peak learning rate.
         betas: of Adam.
         momentum: of SGD and Muon.
-        weight_decay: on the weights of convolutions and linear layers and the scale of batch norms, nothing else.
+        weight_decay: on the weights of convolutions and linear layers and the scale of batch norms, nothing else; of
+            these, Muon's matrices do not decay.
         clip: largest gradient, or null.
         clip_by: ``norm`` of the whole gradient; or ``value``, each entry to at most ``clip / lr`` as VDSR does.
     """
@@ -87,7 +88,7 @@ class Config:
         start: from ``random`` weights, with every DnCNN as the ``identity`` on the channels that it skips, or from
             trained weights by name or path.
         ema: decay of the exponential moving average of the weights, which is validated and exported; 0 for none.
-        precision: ``32-true`` or ``bf16-mixed``, or what else Lightning Fabric knows.
+        precision: ``32-true`` or ``bf16-mixed``, or what else Lightning Fabric knows but ``16-mixed``.
         accelerator, devices, nodes: of Lightning Fabric.
         channels_last: memory layout of images.
         winograd: on CPUs, wide 3 x 3 convolutions by :mod:`n3net.convolution`, faster, best with ``channels_last``.
@@ -135,6 +136,8 @@ class Config:
         _require(0 <= self.ema < 1, "ema", "a decay of at least 0 and less than 1", self.ema)
         _require(0 <= self.seed < 2**63, "seed", "0 to 2^63 - 1", self.seed)
         _require("name" in self.model, "model", "a name and options, such as {name: n3net, k: 7}", self.model)
+        half = self.precision in ("16", "16-mixed")
+        _require(not half, "precision", "bf16-mixed, as 16-mixed scales the gradients it clips", self.precision)
         for name in ("budget", "validate_every", "save_every"):
             value = getattr(self, name)
             if isinstance(value, str):
@@ -153,7 +156,10 @@ def load(source: str, overrides: list[str] | tuple[str, ...] = ()) -> Config:
         key, equals, text = override.partition("=")
         if not equals or not key:
             raise UserError(f"{override!r}: expected key=value, such as optimizer.lr=1e-3")
-        value: Any = _yaml().safe_load(text) if text else None
+        try:
+            value: Any = _yaml().safe_load(text) if text else None
+        except _yaml().YAMLError:
+            raise UserError(f"{key}: expected a value in YAML, such as 3, name or [a, b], got {text!r}") from None
         for part in reversed(key.strip().split(".")):
             value = {part: value}
         content = merge(content, value)
@@ -171,12 +177,19 @@ def names() -> list[str]:
 
 
 def merge(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """Two nested mappings, the second laid over the first; of epochs, steps and budget the last one stays."""
+    """Two nested mappings, the second laid over the first; of epochs, steps and budget the last one stays.
+
+    Single options of a block change those of the preset that is named below them.
+    """
+    from n3net.nn import PRESETS
+
     out = dict(under)
     if any(over.get(name) is not None for name in LENGTHS):
         out.update({name: None for name in LENGTHS if name in out})
     for key, value in over.items():
         old = out.get(key)
+        if key == "options" and isinstance(old, str) and old in PRESETS:
+            old = dataclasses.asdict(PRESETS[old])
         out[key] = merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
     return out
 

@@ -129,6 +129,7 @@ def test_batches_are_padded_and_padding_has_no_loss(folder: Path) -> None:
     assert sorted(sizes) == [30, 45, 64]
     assert batch["matches"].shape == (3, 64, 6)
     assert batch["mask"].sum(1).tolist() == sizes
+    assert all(tensor.dtype != torch.float64 for tensor in batch.values())
     model = t.build_model().eval()  # batch statistics would tie the pairs together
     together, _ = t.loss(model, batch)
     apart = [t.loss(model, t.collate([item]))[0] for item in items]
@@ -145,7 +146,7 @@ def test_essential_loss_begins_later(folder: Path) -> None:
     for first, there in ((0, False), (5, True)):
         batch = t.collate([t.item(first + i, generator(0, 0, i, 0)) for i in range(3)])
         loss, figures = t.loss(model, batch)
-        assert bool(figures.get("essential", torch.zeros(())) > 0) == there
+        assert bool(figures["essential"] > 0) == there
         grads = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
         assert all(bool(g.isfinite().all()) for g in grads if g is not None)
 
@@ -235,6 +236,7 @@ def test_norms_of_one_process_are_synchronized_with_themselves() -> None:
         ({"synthetic": 1.5}, "synthetic: expected a share"),
         ({"outliers": (0.5, 1.0)}, "outliers: expected two shares"),
         ({"matches": 4}, "matches: expected at least 8"),
+        ({"validation_pairs": -1}, "validation_pairs: expected 0 or more, got -1"),
         ({"train": []}, "train: expected files of matches"),
         ({"validation": ["train.pairs"]}, "also a training file"),
         ({"train": ["none.pairs"]}, r"none\.pairs"),

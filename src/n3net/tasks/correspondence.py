@@ -76,6 +76,9 @@ class CorrespondenceOptions:
             raise ValueError(f"outliers: expected two shares below 1, the smaller first, got {self.outliers}")
         if self.matches < LEAST:
             raise ValueError(f"matches: expected at least {LEAST}, got {self.matches}")
+        for name in ("validation_pairs", "validation_synthetic"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}: expected 0 or more, got {getattr(self, name)}")
         if not self.train and self.synthetic < 1:
             raise ValueError("train: expected files of matches, or synthetic: 1 to do without")
 
@@ -134,6 +137,7 @@ class Correspondences(Task):
         """Sets of unequal size are padded to the largest; ``mask`` is true where there is a match."""
         size = max(len(item["labels"]) for item in items)
         batch = stack([{key: item[key] for key in ("essential", "essential_weight")} for item in items])
+        batch["essential"] = batch["essential"].float()  # not every device has float64
         batch["mask"] = torch.stack([torch.arange(size) < len(item["labels"]) for item in items])  # (B, N)
         for key in ("matches", "labels"):
             batch[key] = nn.utils.rnn.pad_sequence([torch.from_numpy(item[key]) for item in items], batch_first=True)
@@ -143,7 +147,8 @@ class Correspondences(Task):
         matches, labels, mask = batch["matches"], batch["labels"], batch["mask"]
         logits = model(matches, None if bool(mask.all()) else mask).float()  # (B, N)
         loss = balanced_cross_entropy(logits, labels, mask, self.options.wrong).mean()
-        figures = {}
+        # The same figures in all processes, even where the essential loss begins in the middle of a batch.
+        figures = {"essential": loss.new_zeros(())} if self.options.essential_weight else {}
         if bool(batch["essential_weight"].any()):
             errors = essential_loss(matches, match_weights(logits, mask), batch["essential"])
             figures["essential"] = (batch["essential_weight"] * errors).mean()

@@ -32,7 +32,7 @@ from n3net.training.loop import _Trainer, train
 from n3net.training.optimizer import Average, Muon, build_optimizer, orthogonal
 from n3net.training.schedule import learning_rate
 from n3net.training.start import start_at_identity
-from n3net.weights import info, load
+from n3net.weights import info, load, save
 
 TINY = """
 task: gaussian
@@ -153,10 +153,35 @@ class TestConfig:
             ("data.validation=[train]", "is also a training image"),
             ("data.crop=100", "crops need at least 100"),
             ("model.noise_map=false", "noise_map: true"),
+            ("data.validation_images=-1", "data.validation_images: expected at least 0, got -1"),
+            ("data.guide=dncnn-17", "data.guide: n3net takes none, got dncnn-17"),
+            ("model.match_on=denoised", "data.guide: n3net needs the weights of the DnCNN that it matches on"),
         ]:
             with pytest.raises(UserError) as error:
                 train(tiny(folder, override), tmp_path / "run")
             assert words in str(error.value)
+
+    @pytest.mark.parametrize("name", ["vdsr", "cnnet", "raw-dncnn"])
+    def test_models_for_something_else(self, folder: Path, name: str) -> None:
+        options = GaussianOptions(["train"], ["validation"], str(folder), crop=16)
+        task = task_class("gaussian")(options, {"name": name}, 0)
+        with pytest.raises(UserError, match=f"model: {name} is not for Gaussian noise"):
+            task.build_model()
+
+    def test_guides(self, folder: Path, tmp_path: Path) -> None:
+        model = {"name": "knn-denoised", "depth": 3, "features": 4}
+        for depth in (17, 16):
+            guide = tmp_path / f"{depth}.safetensors"
+            save(guide, create("dncnn", depth=depth), {})
+            options = GaussianOptions(["train"], ["validation"], str(folder), crop=16, guide=str(guide))
+            task = task_class("gaussian")(options, model, 0)
+            if depth == 17:
+                loaded = task.build_model().get_submodule("net.guide").state_dict()
+                for name, tensor in load(guide).get_submodule("net").state_dict().items():
+                    assert torch.equal(loaded[name], tensor)
+            else:
+                with pytest.raises(UserError, match="is no DnCNN like the guide of knn-denoised"):
+                    task.build_model()
 
     def test_unknown_config(self) -> None:
         with pytest.raises(UserError, match="did you mean gray"):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from n3net.errors import UserError
+from n3net.models import Denoiser
 from n3net.tasks.images import ImageOptions, ImageTask, psnr, squared_error
 from n3net.training.data import Batch, choose, random_crop, to_planes
 
@@ -51,16 +52,27 @@ class GaussianDenoising(ImageTask):
 
     def build_model(self) -> nn.Module:
         model = super().build_model()
+        if not isinstance(model, Denoiser):
+            raise UserError(f"model: {self.model.get('name')} is not for Gaussian noise; n3net and dncnn-17 are")
         low, high = self.options.sigma_range
-        if low != high and not getattr(model, "noise_map", True):
+        if low != high and not model.noise_map:
             raise UserError("data.sigma: a range of noise levels needs a model that is told the level, noise_map: true")
-        if self.options.guide is not None:
+        self._load_guide(getattr(model.net, "guide", None))
+        return model
+
+    def _load_guide(self, guide: nn.Module | None) -> None:
+        given = self.options.guide
+        if (guide is None) != (given is None):
+            wants = "takes none" if guide is None else "needs the weights of the DnCNN that it matches on"
+            raise UserError(f"data.guide: {self.model['name']} {wants}, got {given}")
+        if guide is not None:
             from n3net.weights import load
 
-            guide: Any = load(self.options.guide)
-            net: Any = model.net
-            net.guide.load_state_dict(guide.net.state_dict())
-        return model
+            trained: Any = load(given)
+            try:
+                guide.load_state_dict(trained.net.state_dict())
+            except (AttributeError, RuntimeError):
+                raise UserError(f"data.guide: {given} is no DnCNN like the guide of {self.model['name']}") from None
 
     def item(self, number: int, rng: np.random.Generator) -> dict[str, Any]:
         image = self.train.images[choose(self.seed, number, len(self.train))]

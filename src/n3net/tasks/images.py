@@ -36,9 +36,9 @@ class ImageOptions:
     validation_images: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("crop", "crops_per_image"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}")
+        for name, least in (("crop", 1), ("crops_per_image", 1), ("validation_images", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name}: expected at least {least}, got {getattr(self, name)}")
 
 
 class ImageTask(Task):

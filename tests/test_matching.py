@@ -326,6 +326,24 @@ def test_sets_in_chunks_without_gradient(monkeypatch: pytest.MonkeyPatch) -> Non
     torch.testing.assert_close(match_sets(*tensors, 4), whole)
 
 
+@pytest.mark.parametrize("rule", ["concrete", "stochastic"])
+def test_sets_in_chunks_with_a_generator(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neighbours are linear in the values, so <gradient, values> is the result; with other noise it is not."""
+    from n3net.matching import sets
+
+    monkeypatch.setattr(sets, "CHUNK", 3000)
+    embedding, values, scale, strength = set_inputs(2, 23, 3)
+    values.requires_grad_()
+    generator = torch.Generator().manual_seed(0)
+    out = match_sets(embedding, values, scale, strength, 4, rule=rule, generator=generator)  # type: ignore[arg-type]
+    state = generator.get_state()
+    result = (out * torch.sin(torch.arange(out.numel())).view_as(out)).sum()
+    for _ in range(2):
+        (grad,) = torch.autograd.grad(result, values, retain_graph=True)
+        torch.testing.assert_close((grad * values).sum(), result)
+    assert torch.equal(generator.get_state(), state)
+
+
 def test_sets_of_unequal_size() -> None:
     tensors = set_inputs(2, 20, 3)
     mask = torch.ones(2, 20, dtype=torch.bool)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
@@ -95,7 +99,8 @@ def match_sets(
         if len(spans) == 1:
             out = rows(0, n, *inputs)
         elif learning:
-            out = torch.cat([checkpoint(rows, *span, *inputs, use_reentrant=False) for span in spans], 1)
+            again: dict[str, Any] = {} if generator is None else {"context_fn": partial(_same_numbers, generator)}
+            out = torch.cat([checkpoint(rows, *span, *inputs, use_reentrant=False, **again) for span in spans], 1)
         else:
             # Results that are kept between the large tensors of two chunks would keep the allocator from reusing these.
             out = values.new_empty(b, n, k, values.shape[2])
@@ -104,6 +109,25 @@ def match_sets(
     if mask is not None:
         out = out.masked_fill(~mask[..., None, None], 0)
     return out.to(dtype)
+
+
+def _same_numbers(generator: torch.Generator) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    """For a checkpoint: its second computation draws from the generator what the first is about to draw."""
+    return nullcontext(), _State(generator)
+
+
+class _State(AbstractContextManager[None]):
+    """A generator as it is now, whenever this is entered; behind it the generator is as it was before."""
+
+    def __init__(self, generator: torch.Generator) -> None:
+        self.generator, self.state = generator, generator.get_state()
+
+    def __enter__(self) -> None:
+        self.before = self.generator.get_state()
+        self.generator.set_state(self.state)
+
+    def __exit__(self, *_: object) -> None:
+        self.generator.set_state(self.before)
 
 
 def _squared_logits(e: Tensor, s: Tensor, first: int, last: int, include_self: bool, mask: Tensor | None) -> Tensor:

@@ -232,7 +232,7 @@ def test_kernel_has_no_second_derivative_and_says_so() -> None:
     leaves = [t.requires_grad_() for t in inputs(matching, 1, 1, 1, 8, 8, torch.float64)]
     out = match_images(*leaves, 2, matching, backend="native").sum()
     (grad,) = torch.autograd.grad(out, leaves[0], create_graph=True)
-    with pytest.raises(RuntimeError, match="no second derivative; use backend='tiled'"):
+    with pytest.raises(RuntimeError, match=r"no second derivative; use backend='tiled' of .*match_sets"):
         grad.sum().backward()
 
 
@@ -240,6 +240,20 @@ def test_tiled_has_a_second_derivative() -> None:
     matching = Matching(2, 2, 3)
     leaves = [t.requires_grad_() for t in inputs(matching, 1, 1, 1, 6, 6, torch.float64)]
     assert torch.autograd.gradgradcheck(lambda *x: match_images(*x, 2, matching, backend="tiled"), leaves, atol=1e-4)
+
+
+@pytest.mark.parametrize("distance", ["squared", "euclidean"])
+@pytest.mark.parametrize("chunk", [24_000_000, 150])
+def test_sets_have_a_second_derivative_when_tiled(distance: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from n3net.matching import sets
+
+    monkeypatch.setattr(sets, "CHUNK", chunk)
+    leaves = [t.requires_grad_() for t in set_inputs(1, 5, 2)]
+
+    def neighbors(*tensors: Tensor) -> Tensor:
+        return match_sets(*tensors, 2, distance=distance, backend="tiled")  # type: ignore[arg-type]
+
+    assert torch.autograd.gradgradcheck(neighbors, leaves, atol=1e-4)
 
 
 @pytest.mark.parametrize("backend", ["reference", *FAST])
@@ -363,6 +377,8 @@ def test_sets_refuse_with_a_reason() -> None:
         match_sets(*tensors, 5)
     with pytest.raises(ValueError, match="mask: expected a boolean tensor"):
         match_sets(*tensors, 2, mask=torch.ones(1, 5))
+    with pytest.raises(ValueError, match="backend: expected 'auto' or 'tiled', got 'dense'"):
+        match_sets(*tensors, 2, backend="dense")
 
 
 def test_all_backends_are_tested() -> None:

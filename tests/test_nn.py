@@ -160,6 +160,24 @@ def test_evaluation_uses_the_running_statistics() -> None:
         torch.testing.assert_close(block(x), block(x.clone()))
 
 
+def test_a_frozen_norm_uses_the_running_statistics() -> None:
+    block = small(options="reference-2018")
+    x = torch.rand(2, 3, 20, 20)
+    block.normalization.eval()  # type: ignore[union-attr]
+    before = block(x)
+    block.normalization.running_var.mul_(9)  # type: ignore[union-attr]
+    assert not torch.allclose(block(x), before)
+
+
+def test_second_derivatives_of_the_set_block() -> None:
+    x = torch.rand(1, 12, 4, dtype=torch.float64, requires_grad=True)
+    block = set_block(backend="tiled").double()
+    (grad,) = torch.autograd.grad(block(x).square().sum(), x, create_graph=True)
+    grad.square().sum().backward()
+    assert x.grad is not None
+    torch.testing.assert_close(block(x), set_block().double()(x))
+
+
 def test_matching_on_something_else() -> None:
     block = small(embedding=None, rule="hard")
     assert sum(p.numel() for p in block.parameters()) == 0

@@ -261,8 +261,8 @@ def _selection_grad(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
 
 def _no_second_gradient(ctx: Any, *grads: Tensor) -> None:
     raise RuntimeError(
-        "n3net: the compiled kernel has no second derivative; use backend='tiled' where you need one "
-        "(create_graph=True, gradient penalties, Hessians)"
+        "n3net: the compiled kernel has no second derivative; use backend='tiled' of N3Block2d, N3Block, match_images "
+        "or match_sets where you need one (create_graph=True, gradient penalties, Hessians)"
     )
 
 

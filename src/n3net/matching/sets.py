@@ -32,6 +32,7 @@ def match_sets(
     annealing: Tensor | None = None,
     generator: torch.Generator | None = None,
     literal: bool = False,
+    backend: str = "auto",
 ) -> Tensor:
     """k neighbours of each item of a set among all others.
 
@@ -44,10 +45,14 @@ def match_sets(
         include_self: whether an item is a candidate of its own.
         distance, rule, annealing, generator: as in :func:`n3net.matching.match_images`.
         literal: differences of all pairs instead of matrix products: the judge, slow and large.
+        backend: ``"auto"``, the compiled kernel where it can run, or ``"tiled"``, PyTorch alone, which has second
+            derivatives.
 
     Returns:
         (B, N, k, C).
     """
+    if backend not in ("auto", "tiled"):
+        raise ValueError(f"backend: expected 'auto' or 'tiled', got {backend!r}")
     b, n, _ = embedding.shape
     dtype = values.dtype
     work = torch.promote_types(torch.promote_types(dtype, embedding.dtype), torch.float32)
@@ -59,7 +64,7 @@ def match_sets(
         embedding = embedding.masked_fill(~mask[..., None], 0)
         values = values.masked_fill(~mask[..., None], 0)
 
-    compiled = rule == "continuous" and not literal and native.why_not(values, rule) is None
+    compiled = backend == "auto" and rule == "continuous" and not literal and native.why_not(values, rule) is None
 
     def rows(first: int, last: int, e: Tensor, v: Tensor, s: Tensor, c: Tensor) -> Tensor:
         if compiled and distance == "squared":

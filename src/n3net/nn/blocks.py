@@ -148,7 +148,7 @@ class N3Block2d(_Block):
         scale, strength, annealing = self._per_patch(x, pads)
         gain = None
         if self.normalization is not None:
-            if self.training:
+            if self.normalization.training:
                 gain = self.normalization
             else:
                 scale = scale * self.normalization.constant()
@@ -229,6 +229,7 @@ class N3Block(_Block):
             outside, through ``match_on``.
         temperature: a net (B, N, C) -> (B, N, 1); by default a perceptron.
         include_self: whether an item may be its own neighbour.
+        backend: ``"auto"`` or ``"tiled"``, see :func:`n3net.matching.match_sets`; affects speed and memory only.
 
     Shape:
         :math:`(B, N, C) \to (B, N, (k + 1) C)`: the item, then its neighbours.
@@ -250,6 +251,7 @@ class N3Block(_Block):
         embedding: nn.Module | str | None = "mlp",
         temperature: nn.Module | str = "mlp",
         include_self: bool = False,
+        backend: str = "auto",
     ) -> None:
         super().__init__(channels, k, options, rule)
         if self.options.normalize:
@@ -257,7 +259,7 @@ class N3Block(_Block):
         for name, net in (("embedding", embedding), ("temperature", temperature)):
             if isinstance(net, str) and net != "mlp":
                 raise ValueError(f"{name}: expected 'mlp' or a module, got {net!r}")
-        self.include_self = include_self
+        self.include_self, self.backend = include_self, backend
         self.embedding = embedding_mlp(channels, channels, features) if isinstance(embedding, str) else embedding
         if rule == "hard":
             self.temperature = None
@@ -294,6 +296,7 @@ class N3Block(_Block):
                 rule=self.rule,
                 annealing=annealing,
                 generator=generator,
+                backend=self.backend,
             )  # (B, N, k, C)
         if self.options.neighbors == "differences":
             neighbors = neighbors - x.unsqueeze(2)

@@ -111,6 +111,20 @@ def test_a_correction_in_units_of_the_noise(name: str) -> None:
         create(name, relative=True)
 
 
+@pytest.mark.parametrize(
+    ("name", "config"), [("n3net-light", {"noise_map": True, "relative": True}), ("n3net-sr", {"unit": 0.1})]
+)
+def test_autocast(name: str, config: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    model = create(name, depth=3, features=4, **config).eval()
+    x, level = torch.rand(1, 1, 40, 45), [25.0] if "relative" in config else []
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        out = model(x, *level)
+    assert out.dtype == torch.float32
+    with torch.no_grad():
+        torch.testing.assert_close(out, model(x, *level), atol=0.02, rtol=0)
+
+
 def test_the_guide_stays_as_it_is() -> None:
     model = create("knn-denoised").train()
     guide = model.net.guide

@@ -44,4 +44,4 @@ class Denoiser(nn.Module):
             level = level.reshape(-1, 1, 1, 1) if level.dim() < 4 else level
             told = torch.cat([x, level.expand(x.shape[0], 1, *x.shape[-2:])], 1)  # (B, channels + 1, H, W)
         out: Tensor = self.net(told) if pads is None else self.net(told, pads=pads)
-        return torch.lerp(x, out, level.to(out.dtype)) if self.relative else out
+        return torch.lerp(x, out.to(x.dtype), level) if self.relative else out

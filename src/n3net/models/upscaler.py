@@ -33,4 +33,4 @@ class Upscaler(nn.Module):
         if x.dim() != 4 or x.shape[1] != self.channels:
             raise ValueError(f"x: expected shape (B, {self.channels}, H, W), got {tuple(x.shape)}")
         out: Tensor = self.net(x) if pads is None else self.net(x, pads=pads)
-        return out if self.unit == 1 else torch.lerp(x, out, self.unit)
+        return out if self.unit == 1 else torch.lerp(x, out.to(x.dtype), self.unit)

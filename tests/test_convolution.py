@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -61,6 +64,20 @@ def test_layouts() -> None:
     assert expected.is_contiguous(memory_format=torch.channels_last)
     assert torch.equal(conv3x3(images.contiguous(memory_format=torch.channels_last), weight), expected)
     assert torch.equal(conv3x3(images.transpose(2, 3).contiguous().transpose(2, 3), weight), expected)
+
+
+def test_another_default_device() -> None:
+    """In a process of its own: the kernel would write where no memory is."""
+    program = """
+import torch
+torch.set_default_device("meta")
+from n3net.convolution import conv3x3
+images, weight = torch.rand(2, 4, 6, 7, device="cpu"), torch.rand(3, 4, 3, 3, device="cpu", requires_grad=True)
+conv3x3(images, weight).sum().backward()
+assert weight.grad.device.type == "cpu" and bool(weight.grad.isfinite().all())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 def test_accelerate() -> None:

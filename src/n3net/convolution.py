@@ -20,7 +20,8 @@ from n3net import kernel
 
 LEAST_CHANNELS = 32  # narrower layers are left to PyTorch
 
-_G = torch.tensor([[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]], dtype=torch.float64) / 24
+_ROWS = [[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]]
+_G = torch.tensor(_ROWS, dtype=torch.float64, device="cpu") / 24
 _GG = torch.kron(_G, _G)  # (36, 9)
 
 
@@ -117,7 +118,7 @@ def _convolve(images: Tensor, weight: Tensor) -> Tensor:
     weights = _GG.to(weight.dtype) @ weight.permute(2, 3, 1, 0).reshape(9, c * k)  # (36, C K)
     weights = weights.view(36, c, k)
     b, _, h, w = images.shape
-    out = torch.empty(b, k, h, w, dtype=images.dtype, memory_format=torch.channels_last)
+    out = torch.empty(b, k, h, w, dtype=images.dtype, device=images.device, memory_format=torch.channels_last)
     for image, result in zip(images.split(1), out.split(1), strict=True):
         products = _to_tiles("input", image) @ weights  # (36, T, K)
         kernel.run("winograd_output", _problem(result), products, result)

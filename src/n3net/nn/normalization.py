@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 
 class DistanceNorm(nn.Module):
@@ -89,7 +90,7 @@ def _normalize(x: Tensor, mask: Tensor | None, factor: Callable[[Tensor, Tensor]
 
 
 class _Normalize(torch.autograd.Function):
-    """``(x - mean) * factor(var, count)`` of each set and channel, in few passes over the items.
+    """``(x - mean) * factor(var, count)`` of each set and channel, in few passes over the items, differentiable once.
 
     With centred items c and a gradient g, that of the factor is ``sum(g c)``, from which autograd goes on to the
     variance; the items get ``factor (g - mean(g)) + 2 / count * g_var * c``.
@@ -112,6 +113,7 @@ class _Normalize(torch.autograd.Function):
         return centred * scale.detach()
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         centred, count, mask = ctx.saved_tensors
         scale, var = ctx.graph

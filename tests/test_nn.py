@@ -113,7 +113,7 @@ def test_temperature_at_the_center_pixel_or_the_mean() -> None:
     assert block.matching.at_patches(t, "mean").tolist() == [[[13.5, 15.5, 17.5], [29.5, 31.5, 33.5]]]
 
 
-@pytest.mark.parametrize(("patch", "stride"), [(10, 5), (4, 2), (7, 3), (3, 3), (1, 1)])
+@pytest.mark.parametrize(("patch", "stride"), [(10, 5), (4, 2), (7, 3), (3, 3), (4, 4), (1, 1)])
 @pytest.mark.parametrize("size", [(41, 38), (10, 23), (57, 33), (80, 85)])
 @pytest.mark.parametrize("training", [False, True])
 def test_temperature_at_the_center_takes_only_those_pixels(

@@ -88,16 +88,6 @@ class Grid:
             along = [1 + min(before, after, q - 1) for q in (self.query_rows, self.query_cols)]
         return along[0] * along[1] - 1
 
-    def coverage(self, device: torch.device, dtype: torch.dtype) -> Tensor:
-        """In how many patches a cell lies -> (Gh, Gw)."""
-
-        def along(cells: int, queries: int) -> Tensor:
-            c = torch.arange(cells, device=device)
-            first = (c - (self.patch - 1)).clamp(min=0)
-            return torch.minimum(c, torch.zeros_like(c) + (queries - 1)) - first + 1
-
-        return (along(self.rows, self.query_rows)[:, None] * along(self.cols, self.query_cols)).to(dtype)
-
     def _patches(self, queries: int, device: torch.device) -> Tensor:
         return self.start(queries, device)[:, None] + torch.arange(self.window, device=device)  # (Q, w)
 

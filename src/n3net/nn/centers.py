@@ -20,20 +20,22 @@ def at_centers(net: Any, x: Tensor, matching: Matching, pads: Pads | None) -> Te
     grid, stride = matching.grid(height, width, pads), matching.stride
     left, _, top, _ = matching.padding(height, width) if pads is None else pads
     y, first = (matching.patch_size // 2 - before for before in (top, left))  # center of the first patch
+    rows, cols = grid.query_rows, grid.query_cols
+    if y + (rows - 1) * stride >= height or first + (cols - 1) * stride >= width:  # a center lies in the padding
+        return matching.at_patches(net(x), "center", pads)
     conv, norm, relu, last = net[3:]
     hidden = net[:3](x)  # (B, F, H, W)
-    rows = grid.query_rows
     steps, around = _steps(first, stride)
     if not net.training and stride == 5 and y >= 2 and y - 2 + rows * stride <= height:
         # Rows y - 2 .. y + 2 around a center are as many as a stride: a view, with each center's rows in the batch.
         bands = hidden[:, :, y - 2 : y - 2 + rows * stride].unflatten(2, (rows, stride)).transpose(1, 2).flatten(0, 1)
         hidden = relu(norm(F.conv2d(bands, conv.weight, conv.bias, padding=(0, 1))))  # (B Qh, F, 3, W)
         out = F.conv2d(hidden, last.weight, last.bias, stride=(1, stride), padding=(0, around))  # (B Qh, 1, 1, n)
-        return out[:, 0, 0, steps : steps + grid.query_cols].unflatten(0, (x.shape[0], rows))
+        return out[:, 0, 0, steps : steps + cols].unflatten(0, (x.shape[0], rows))
     up, above = _steps(y, stride)
     hidden = relu(norm(conv(hidden)))
     out = F.conv2d(hidden, last.weight, last.bias, stride=stride, padding=(above, around))  # (B, 1, n, n)
-    return out[:, 0, up : up + rows, steps : steps + grid.query_cols]
+    return out[:, 0, up : up + rows, steps : steps + cols]
 
 
 def _steps(first: int, stride: int) -> tuple[int, int]:

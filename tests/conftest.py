@@ -6,6 +6,11 @@ import sys
 from collections.abc import Callable
 
 import pytest
+from hypothesis import settings
+
+# The same examples in every run; new ones with --hypothesis-profile=default.
+settings.register_profile("same", derandomize=True)
+settings.load_profile("same")
 
 Command = Callable[..., tuple[int, str, str]]
 

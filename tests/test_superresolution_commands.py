@@ -194,7 +194,7 @@ def test_tables(run: Any, tmp_path: Path) -> None:
     save_image("data/Set5/a.png", picture(60, 60, 3))
     save_image("data/BSDS500/val/a.png", picture(60, 60, 3))
     torch.manual_seed(0)
-    weights.save(tmp_path / "weights" / "v.safetensors", create("vdsr", norm=True), FACTORS)
+    weights.save(tmp_path / "weights" / "vdsr.safetensors", create("vdsr", norm=True), FACTORS)
     code, out, _ = run("reproduce", "table5", "--data", "data")
     assert code == 0
     lines = [line for line in out.splitlines() if line.startswith("| Set5")]
@@ -203,7 +203,7 @@ def test_tables(run: Any, tmp_path: Path) -> None:
     assert "37.57 / –" in lines[0]
     assert "37.53 / –" not in lines[0]
     table, measured = reproduce(TABLES["supplement-sr"], tmp_path / "data")
-    assert {(m.figure.dataset, m.weights) for m in measured} == {("BSD100", "bicubic"), ("BSD100", "v")}
+    assert {(m.figure.dataset, m.weights) for m in measured} == {("BSD100", "bicubic"), ("BSD100", "vdsr")}
     assert "| Urban100, x4 | 23.14 / – |" in to_markdown(table, measured)
 
 

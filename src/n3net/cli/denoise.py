@@ -207,7 +207,7 @@ class _Runner:
             progress=lambda done, total: progress(done / total),
         )
         low, high = np.quantile(result.noise, [0.02, 0.98])
-        doubt = "" if result.confidence >= TRUSTED else ", little to go by: check the result, or say it with --sigma"
+        doubt = "" if result.confidence >= TRUSTED else ", little to go by: check it, or use --sigma without --real"
         note = f"σ {low:.1f} to {high:.1f} estimated (confidence {result.confidence:.2f}{doubt})"
         after = replace(picture, pixels=result.pixels)
         return Result(after.pixels.shape[:2], lambda: after, lambda: picture, note)

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from n3net.evaluation.methods import Method
     from n3net.evaluation.restoration import Level, Picture, Row
 
-Data = Annotated[list[Path], typer.Option(help="Directory of images as they should be. Repeatable.")]
+Data = Annotated[
+    list[Path], typer.Option(help="Directory of images as they should be, here or in $N3NET_DATA. Repeatable.")
+]
 Json = Annotated[Path | None, typer.Option(help="Write all figures to this file.")]
 Markdown = Annotated[Path | None, typer.Option(help="Write tables to this file.")]
 Html = Annotated[Path | None, typer.Option(help="Write a page with zoomable pictures to this file.")]

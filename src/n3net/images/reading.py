@@ -13,6 +13,7 @@ from PIL import Image, ImageFile, UnidentifiedImageError
 
 from n3net.errors import UserError
 from n3net.images.picture import FORMATS, Array, Metadata, Picture
+from n3net.images.tiff import WRONG_TYPES
 
 MAX_PIXELS = 400_000_000  # beyond that a file is taken for an attack or an accident
 
@@ -207,7 +208,7 @@ def _metadata(image: Image.Image) -> Metadata:
             del tags[tag]
         try:
             exif = tags.tobytes() if len(tags) else b""
-        except (AttributeError, TypeError, ValueError, struct.error):  # tags of types that theirs are not
+        except WRONG_TYPES:
             exif = b""
     dpi, xmp = image.info.get("dpi"), image.info.get("xmp")
     return Metadata(

@@ -17,6 +17,8 @@ from n3net.images.picture import Array, Metadata, Picture
 
 ROWS = 64  # of a strip
 EXIF, PIXEL_WIDTH, PIXEL_HEIGHT = 34665, 40962, 40963  # tags
+# What Pillow raises when it writes tags whose values are not of their types.
+WRONG_TYPES = (AttributeError, TypeError, ValueError, struct.error)
 
 
 def read_tiff(source: Path | BinaryIO, max_pixels: int, what: str) -> Picture:
@@ -137,5 +139,5 @@ def exif_of_size(exif: bytes, height: int, width: int) -> bytes:
     inside |= {PIXEL_WIDTH: width, PIXEL_HEIGHT: height}
     try:
         return tags.tobytes()
-    except (AttributeError, TypeError, ValueError, struct.error):  # tags of types that theirs are not
+    except WRONG_TYPES:
         return exif

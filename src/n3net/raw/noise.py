@@ -44,7 +44,7 @@ def heteroscedastic(y: Tensor, a: Level, b: Level, generator: torch.Generator | 
 
 def poisson_gaussian(y: Tensor, a: Level, b: Level, generator: torch.Generator | None = None) -> Tensor:
     """What :func:`heteroscedastic` approximates: a Poisson number of electrons, and Gaussian noise of reading them."""
-    electron = _like(a, y).clamp(min=1e-12)  # more electrons than a Poisson number can count
+    electron = _like(a, y).clamp(min=1e-12)  # below that there are too many electrons to draw
     electrons = torch.poisson(y.clamp(min=0) / electron, generator)
     normal = torch.randn(y.shape, generator=generator, dtype=y.dtype, device=y.device)
     return electrons * electron + _like(b, y).sqrt() * normal

@@ -327,6 +327,26 @@ class TestOptimizer:
         average.update(model, 1000)
         torch.testing.assert_close(average.model.weight, before + 0.5)
 
+    def test_frozen_norms(self) -> None:
+        """In training, a network whose norms are frozen computes what the averaged one does."""
+        model = create("n3net-light", options="reference-2018", features=16, depth=3)
+        average = Average(model, 0.5)
+        x = torch.rand(2, 1, 40, 40)
+        for step in (1000, 1001):
+            model.train()(x)
+            average.update(model, step)
+        expected = average.model(x)
+        average.freeze_norms(model.train())
+        kept = {name: value.clone() for name, value in model.named_buffers()}
+        y = model(x)
+        torch.testing.assert_close(y, expected)
+        y.sum().backward()
+        assert all(p.grad is not None for p in model.parameters())
+        for name, value in model.named_buffers():
+            torch.testing.assert_close(value, kept[name])
+        model.train()
+        assert (model(x) - expected).abs().max() > 1e-3  # the statistics of the batch are others
+
     @pytest.mark.parametrize("name", ["n3net", "dncnn"])
     def test_identity(self, name: str) -> None:
         model = create(name, noise_map=True, depth=3)
@@ -386,6 +406,13 @@ class TestRuns:
             train(tiny(folder, *still, "model.k=3"), tmp_path / "three")
         with pytest.raises(UserError, match="there are no weights 'identiti'"):
             train(tiny(folder, "start=identiti"), tmp_path / "four")
+
+    @pytest.mark.parametrize(("fraction", "moves"), [(0, False), (0.5, True), (1, True)])
+    def test_norms_are_frozen_in_time(self, folder: Path, tmp_path: Path, fraction: float, moves: bool) -> None:
+        train(tiny(folder, f"freeze_norms={fraction}"), tmp_path)
+        means = [b for name, b in load(tmp_path / "weights.safetensors").named_buffers() if "running_mean" in name]
+        assert means
+        assert any(bool(mean.any()) for mean in means) is moves  # they begin with 0
 
     def test_workers_change_nothing(self, folder: Path, tmp_path: Path) -> None:
         train(tiny(folder), tmp_path / "one")

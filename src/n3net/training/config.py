@@ -88,6 +88,8 @@ class Config:
         start: from ``random`` weights, with every DnCNN as the ``identity`` on the channels that it skips, or from
             trained weights by name or path.
         ema: decay of the exponential moving average of the weights, which is validated and exported; 0 for none.
+        freeze_norms: fraction of the run after which norms no longer use the statistics of each batch but those that
+            were gathered, averaged as the weights are: from then on it trains what will be used. 1 for never.
         precision: ``32-true`` or ``bf16-mixed``, or what else Lightning Fabric knows but ``16-mixed``.
         accelerator, devices, nodes: of Lightning Fabric.
         channels_last: memory layout of images.
@@ -111,6 +113,7 @@ class Config:
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     start: str = "random"
     ema: float = 0.999
+    freeze_norms: float = 1.0
     precision: str = "32-true"
     accelerator: str = "auto"
     devices: int = 1
@@ -134,6 +137,7 @@ class Config:
             value = getattr(self, name)
             _require(value is None or value > 0, name, "more than 0", value)
         _require(0 <= self.ema < 1, "ema", "a decay of at least 0 and less than 1", self.ema)
+        _require(0 <= self.freeze_norms <= 1, "freeze_norms", "a fraction of the run, 0 to 1", self.freeze_norms)
         _require(0 <= self.seed < 2**63, "seed", "0 to 2^63 - 1", self.seed)
         _require("name" in self.model, "model", "a name and options, such as {name: n3net, k: 7}", self.model)
         half = self.precision in ("16", "16-mixed")

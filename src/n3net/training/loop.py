@@ -186,6 +186,8 @@ class _Trainer:
         torch.manual_seed(int(generator(config.seed, NETWORK, state.step, self.rank).integers(2**62)))
         batch = {key: value.to(self.fabric.device, non_blocking=True) for key, value in batch.items()}
         self.model.train()
+        if fraction >= config.freeze_norms:
+            self.average.freeze_norms(self.net)
         loss, figures = self.task.loss(self.model, batch)
         self.fabric.backward(loss)
         norm = self._clip(rate)

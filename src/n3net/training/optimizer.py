@@ -108,6 +108,16 @@ class Average:
             else:
                 mean.copy_(value)
 
+    @torch.no_grad()
+    def freeze_norms(self, model: nn.Module) -> None:
+        """Let the norms of a model that is trained use the averaged statistics instead of those of its batches."""
+        for name, norm in model.named_modules():
+            statistics = {key: b for key, b in norm.named_buffers(recurse=False) if key.startswith("running_")}
+            for key, value in statistics.items():
+                value.copy_(self.model.get_submodule(name).get_buffer(key))
+            if statistics:
+                norm.eval()
+
 
 def _state(model: nn.Module) -> list[Tensor]:
     return [*model.parameters(), *model.buffers()]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import shlex
 import time
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from n3net.cli.pictures import Device, Force, check_device
+from n3net.cli.pictures import Device, Force, check_device, finite
 from n3net.errors import UserError
 
 if TYPE_CHECKING:
@@ -24,14 +23,6 @@ if TYPE_CHECKING:
 
 SETTINGS = "settings.json"  # of the run that wrote a directory of pairs
 REMEMBERED = 64  # images whose keypoints are not computed again for the next pair
-
-
-def finite(value: float) -> float:
-    """For options that are numbers: refuse inf and nan."""
-    if not math.isfinite(value):
-        raise typer.BadParameter(f"expected a finite number, got {value}")
-    return value
-
 
 # Options that `n3net filter` has, too.
 Model = Annotated[str | None, typer.Option(help="Weights by name or file. (default: 'match')")]

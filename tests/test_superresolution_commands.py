@@ -137,6 +137,8 @@ def test_results_without_end(run: Any) -> None:
     save_image("a.png", picture(200, 200))
     code, _, err = run("upscale", "a.png", "--max-megapixels", 0.1)
     assert (code, "the result would have 400 x 400 pixels" in err) == (1, True)
+    code, _, err = run("upscale", "a.png", "--factor", 1.2, "--max-megapixels", 0.1)
+    assert (code, "the double size, by way of which it is upscaled, has 400 x 400 pixels" in err) == (1, True)
 
 
 def test_without_weights(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,9 +36,14 @@ def degrade(image: npt.NDArray[np.uint8], factor: float) -> Pair:
     small = [int(side / factor + 1e-9) for side in image.shape[:2]]
     if 0 in small:
         raise ValueError(f"factor: {image.shape[1]} x {image.shape[0]} pixels are too few for {factor:g}")
-    height, width = (round(side * factor) for side in small)
+    height, width = enlarged(small, factor)
     high = image[:height, :width]
     return Pair(_luminance(high), _luminance(resize(high, size=(small[0], small[1]))))
+
+
+def enlarged(small: Sequence[int], factor: float) -> tuple[int, int]:
+    """Height and width of the large image that a small one was made from."""
+    return round(small[0] * factor), round(small[1] * factor)
 
 
 def _luminance(image: npt.NDArray[np.uint8]) -> Plane:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from n3net.models import Upscaler
 
 DEFAULT = "upscale"  # name of the weights that are used by default
-LARGEST = 4.0  # factor that networks are trained for
+SMALLEST, LARGEST = 2.0, 4.0  # factors that networks are trained for
+ROWS = 256  # of a result that are computed at a time
 
 
 def upscale(
@@ -35,7 +36,8 @@ def upscale(
 ) -> Array:
     """Upscale an image.
 
-    The luminance is upscaled bicubically and restored by a network, chroma is upscaled bicubically.
+    The luminance is upscaled bicubically and restored by a network, chroma is upscaled bicubically. Networks take every
+    image for one that lost as much as downscaling by 2 takes away, so smaller factors go through the double size.
 
     Args:
         image: (H, W) or (H, W, 3), uint8, uint16 or floats.
@@ -43,8 +45,8 @@ def upscale(
         model: a :class:`n3net.models.Upscaler`, or what :func:`n3net.load` takes: a name or a file. By default
             ``"upscale"``.
         peak: the value of white, by default 255, 65535 or 1.
-        tile: side of the tiles in pixels of the result, see :func:`n3net.inference.split`; changes memory and speed,
-            not the result.
+        tile: side of the tiles in pixels of what the network sees, see :func:`n3net.inference.split`; changes memory
+            and speed, not the result.
         device: where the network runs.
         progress: called with the pixels that are done and all there are.
 
@@ -57,11 +59,21 @@ def upscale(
         raise ValueError(f"factor: expected 1 to {LARGEST:g}, got {factor}")
     net = prepare(resolve(model), device)
     peak = peak_of(image.dtype) if peak is None else peak
-    size = scaled_size(image.shape[:2], factor)
-    out = np.empty((*size, *image.shape[2:]), image.dtype)
-    work = _Work(_planes(image, peak), out, factor, peak)
-    run(net, size, work.read, work.write, tile=tile, device=device, progress=progress)
-    return out
+    size, planes = scaled_size(image.shape[:2], factor), _planes(image, peak)
+    result = _Result(planes, np.empty((*size, *image.shape[2:]), image.dtype), factor, peak)
+    seen = max(factor, SMALLEST)
+    luma = np.empty((*scaled_size(image.shape[:2], seen), 1), np.float32) if seen > factor else None
+
+    def read(part: Part) -> list[Array]:
+        return [resize(planes[..., :1], seen, part=part)]
+
+    write = result.write if luma is None else luma.__setitem__
+    run(net, scaled_size(image.shape[:2], seen), read, write, tile=tile, device=device, progress=progress)
+    if luma is not None:
+        for start in range(0, size[0], ROWS):
+            part = slice(start, min(start + ROWS, size[0])), slice(0, size[1])
+            result.write(part, resize(luma, factor / seen, part=part))
+    return result.pixels
 
 
 def resolve(model: str | Path | nn.Module | None) -> Upscaler:
@@ -72,26 +84,23 @@ def resolve(model: str | Path | nn.Module | None) -> Upscaler:
 
 
 @dataclass(frozen=True)
-class _Work:
-    """An image and its result, part by part."""
+class _Result:
+    """The upscaled image, part by part."""
 
-    planes: Array  # (h, w, 1) Y, or (h, w, 3) Y, Cb, Cr
-    target: Array  # (H, W) or (H, W, 3)
+    planes: Array  # (h, w, 1) Y, or (h, w, 3) Y, Cb, Cr, of the small image
+    pixels: Array  # (H, W) or (H, W, 3)
     factor: float
     peak: float
-
-    def read(self, part: Part) -> list[Array]:
-        return [resize(self.planes[..., :1], self.factor, part=part)]
 
     def write(self, part: Part, values: Array) -> None:
         """Y that has been restored, with chroma that has not."""
         if self.planes.shape[2] == 1:
             values = gray_levels(values[..., 0])
-            values = values if self.target.ndim == 2 else values[..., None]
+            values = values if self.pixels.ndim == 2 else values[..., None]
         else:
             chroma = resize(self.planes[..., 1:], self.factor, part=part)
             values = ycbcr_to_rgb(np.concatenate([values, chroma], 2))
-        place(self.target, part, values, self.peak)
+        place(self.pixels, part, values, self.peak)
 
 
 def _planes(image: Array, peak: float) -> Array:

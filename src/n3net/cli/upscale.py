@@ -85,10 +85,13 @@ class _Runner:
         from n3net.images.reading import check_pixels
         from n3net.images.tiff import exif_of_size
         from n3net.resizing import scaled_size
-        from n3net.upscaling import upscale
+        from n3net.upscaling import SMALLEST, upscale
 
         height, width = scaled_size(picture.pixels.shape[:2], self.factor)
         check_pixels(width, height, self.max_pixels, "the result would have")
+        if self.factor < SMALLEST:
+            double = scaled_size(picture.pixels.shape[:2], SMALLEST)
+            check_pixels(double[1], double[0], self.max_pixels, "the double size, by way of which it is upscaled, has")
         out = upscale(
             picture.pixels,
             self.factor,

@@ -25,7 +25,7 @@ class Method:
     Args:
         name: in tables.
         run: an image (C, H, W) and how much has been done to it -> the restored image. That is a noisy image and sigma
-            in gray levels, or an image that has been upscaled bicubically and the factor.
+            in gray levels, or a small image and the factor.
         channels: that it works on, None if any.
         trained_for: noise levels or factors it was trained for, lowest and highest, None if that is not known or any.
         digest: of the weights.

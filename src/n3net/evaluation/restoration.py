@@ -60,11 +60,20 @@ class Row:
 
 @dataclass(frozen=True)
 class Case:
-    """An image (C, H, W) in [0, 1] and what is left of it, of the same shape; ``border`` pixels are not counted."""
+    """An image (C, H, W) in [0, 1] and what is left of it.
+
+    Args:
+        image: its name.
+        truth: the image.
+        degraded: what is left of it, of the same shape.
+        given: what methods are given instead, where that is smaller.
+        border: pixels that are not counted.
+    """
 
     image: str
     truth: Tensor
     degraded: Tensor
+    given: Tensor | None = None
     border: int = 0
 
 
@@ -103,14 +112,15 @@ def measure(
     """
     rows = []
     for index, case in enumerate(cases):
+        given = case.degraded if case.given is None else case.given
         if index == 0:
             for method in methods:
-                method.run(case.degraded[..., :64, :64], level.value)
+                method.run(given[..., :64, :64], level.value)
         outputs, scores = {}, {}
         truth = _inner(case.truth, case.border)
         for method in methods:
             start = time.perf_counter()
-            out = method.run(case.degraded, level.value)
+            out = method.run(given, level.value)
             seconds = time.perf_counter() - start
             outputs[method.name] = out = out.clamp(0, 1)
             inner = _inner(out, case.border)

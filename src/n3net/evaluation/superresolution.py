@@ -7,14 +7,17 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from n3net.degradation import degrade
+from n3net.degradation import degrade, enlarged
 from n3net.errors import UserError
 from n3net.evaluation.images import ImageSet
 from n3net.evaluation.methods import Method, in_tiles, recorded_range
 from n3net.evaluation.metrics import WINDOW
 from n3net.evaluation.names import split_label
 from n3net.evaluation.restoration import RULES, Case, Level, Picture, Row, full_report, measure
+from n3net.resizing import resize_tensor
+from n3net.upscaling import SMALLEST
 
 PROTOCOL = {
     "images": "the large image is cropped to a multiple of the factor and downscaled as MATLAB's imresize does it "
@@ -22,6 +25,7 @@ PROTOCOL = {
     "psnr": "of Y (BT.601, 16 to 235), output clipped to [0, 1] and not rounded, without a border of as many pixels as "
     "the factor; mean over images of dB",
     "ssim": "of the same pixels; Gaussian window 11 x 11, sigma 1.5, windows inside the image; mean over images",
+    "factors": "networks see images that were upscaled bicubically; below 2, of the double size, reduced to the factor",
     **RULES,
 }
 
@@ -31,19 +35,22 @@ def upscaler(name: str) -> Method:
     label, name = split_label(name)
     label = label or name
     if name == "bicubic":
-        return Method(label, lambda upscaled, factor: upscaled)
+        return Method(label, _bicubic)
     from n3net.inference import load_for, prepare
     from n3net.models import Upscaler
 
     model = load_for("super-resolution", name, Upscaler)
     net = prepare(model)
-    return Method(
-        label,
-        lambda upscaled, factor: in_tiles(net, upscaled),
-        model.channels,
-        trained_for(model.record),
-        model.record["digest"],
-    )
+
+    def run(small: Tensor, factor: float) -> Tensor:
+        restored = in_tiles(net, _bicubic(small, max(factor, SMALLEST)))
+        return restored if factor >= SMALLEST else resize_tensor(restored, size=enlarged(small.shape[-2:], factor))
+
+    return Method(label, run, model.channels, trained_for(model.record), model.record["digest"])
+
+
+def _bicubic(small: Tensor, factor: float) -> Tensor:
+    return resize_tensor(small, size=enlarged(small.shape[-2:], factor))
 
 
 def trained_for(record: dict[str, Any]) -> tuple[float, float] | None:
@@ -83,5 +90,6 @@ def _cases(images: ImageSet, factor: float) -> Iterator[Case]:
         if min(pixels.shape[:2]) // factor * factor < WINDOW + 2 * border:
             raise UserError(f"{path}: {pixels.shape[1]} x {pixels.shape[0]} pixels are too few to measure x{factor:g}")
         pair = degrade(pixels, factor)
-        truth, degraded = (torch.from_numpy(y)[None] for y in (pair.high, pair.upscaled()))  # (1, H, W)
-        yield Case(path.name, truth, degraded, border)
+        planes = (pair.high, pair.low, pair.upscaled())
+        truth, small, degraded = (torch.from_numpy(y)[None] for y in planes)  # (1, H, W) each
+        yield Case(path.name, truth, degraded, small, border)

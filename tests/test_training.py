@@ -21,6 +21,7 @@ pytest.importorskip("lightning_fabric")
 pytest.importorskip("tensorboard")
 pytest.importorskip("yaml")
 
+from n3net.checking import from_mapping
 from n3net.errors import UserError
 from n3net.models import create
 from n3net.nn import PRESETS, N3Options
@@ -104,9 +105,9 @@ class TestConfig:
     def test_packaged(self, name: str) -> None:
         settings = config.load(name)
         kind = task_class(settings.task)
-        config.from_mapping(kind.Options, settings.data, "data")
+        from_mapping(kind.Options, settings.data, "data")
         create(**settings.model)
-        assert config.from_mapping(config.Config, config.to_mapping(settings)) == settings
+        assert from_mapping(config.Config, config.to_mapping(settings)) == settings
 
     def test_paper_protocol(self) -> None:
         c = config.load("gaussian-50")
@@ -122,13 +123,13 @@ class TestConfig:
     @pytest.mark.parametrize(
         ("override", "words"),
         [
-            ("optimizer.rl=1", "optimizer.rl: there is no such key, did you mean optimizer.lr?"),
-            ("batchsize=3", "did you mean batch_size?"),
-            ("batch_size=eight", "batch_size: expected a whole number, got 'eight'"),
-            ("batch_size=2.5", "batch_size: expected a whole number"),
+            ("optimizer.rl=1", "optimizer.rl: there is no such key, did you mean 'optimizer.lr'?"),
+            ("batchsize=3", "did you mean 'batch_size'?"),
+            ("batch_size=eight", "batch_size: expected an integer, got 'eight'"),
+            ("batch_size=2.5", "batch_size: expected an integer"),
             ("optimizer.lr=fast", "optimizer.lr: expected a number"),
             ("optimizer.lr=-1", "optimizer.lr: expected a positive number"),
-            ("optimizer.name=adagrad", "optimizer.name: expected adam or adamw or sgd or muon"),
+            ("optimizer.name=adagrad", "optimizer.name: expected 'adam' or 'adamw' or 'sgd' or 'muon'"),
             ("optimizer=7", "optimizer: expected keys and values"),
             ("channels_last=1", "channels_last: expected true or false"),
             ("budget=tomorrow", "budget"),
@@ -146,7 +147,7 @@ class TestConfig:
 
     def test_errors_of_the_task_and_the_model(self, folder: Path, tmp_path: Path) -> None:
         for override, words in [
-            ("data.sigmas=3", "data.sigmas: there is no such key, did you mean data.sigma?"),
+            ("data.sigmas=3", "data.sigmas: there is no such key, did you mean 'data.sigma'?"),
             ("model.kk=3", "no option 'kk'"),
             ("task=gausian", "task: expected gaussian"),
             ("data.train=[nowhere]", "there is no such folder or image"),
@@ -184,7 +185,7 @@ class TestConfig:
                     task.build_model()
 
     def test_unknown_config(self) -> None:
-        with pytest.raises(UserError, match="did you mean gray"):
+        with pytest.raises(UserError, match="did you mean 'gray'"):
             config.load("grey")
 
     def test_last_length_counts(self) -> None:

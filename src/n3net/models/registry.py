@@ -5,16 +5,15 @@ A new model is one builder, whose keyword arguments are the model's config, and 
 
 from __future__ import annotations
 
-import difflib
 import inspect
-import types
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 import torch
 from torch import nn
 
+from n3net.checking import convert, from_mapping, nearest
 from n3net.errors import UserError
 from n3net.models.cnnet import CNNet, CorrespondenceN3Net
 from n3net.models.denoiser import Denoiser
@@ -290,7 +289,7 @@ def create(name: str, **overrides: Any) -> nn.Module:
     """
     name = ALIASES.get(name, name)
     if name not in MODELS:
-        raise UserError(f"there is no model {name!r}{_nearest(name, MODELS)}; 'n3net models' lists them all")
+        raise UserError(f"there is no model {name!r}{nearest(name, MODELS)} ('n3net models' tells more)")
     entry = MODELS[name]
     config = full_config(name, **overrides)
     try:
@@ -329,13 +328,10 @@ def full_config(name: str, **overrides: Any) -> dict[str, Any]:
     hints = get_type_hints(entry.build)
     for key in overrides:
         if key not in parameters:
-            raise UserError(
-                f"{name} has no option {key!r}{_nearest(key, parameters)}; its options are {', '.join(parameters)}"
-            )
+            raise UserError(f"{name} has no option {key!r}{nearest(key, parameters)}")
     config = {}
     for key, parameter in parameters.items():
-        value = {**entry.config, **overrides}.get(key, parameter.default)
-        _check_type(f"{name}: {key}", value, hints[key])
+        value = convert({**entry.config, **overrides}.get(key, parameter.default), hints[key], f"{name}: {key}")
         if isinstance(value, int) and not isinstance(value, bool) and not 0 <= value <= LIMITS.get(key, LIMIT):
             raise UserError(f"{name}: {key}: expected 0 to {LIMITS.get(key, LIMIT)}, got {value}")
         config[key] = asdict(_options(value)) if key == "options" else value
@@ -351,41 +347,4 @@ def _options(options: Options) -> N3Options:
         if options not in PRESETS:
             raise UserError(f"options: there is no preset {options!r}; the presets are {', '.join(PRESETS)}")
         return PRESETS[options]
-    try:
-        return N3Options(**options)
-    except (TypeError, ValueError) as error:
-        raise UserError(f"options: {error}") from error
-
-
-def _check_type(what: str, value: Any, hint: Any) -> None:
-    if not _fits(value, hint):
-        expected = " or ".join(_words(hint))
-        raise UserError(f"{what}: expected {expected}, got {value!r}")
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    origin = get_origin(hint)
-    if origin is Literal:
-        return value in get_args(hint)
-    if origin in (Union, types.UnionType):
-        return any(_fits(value, h) for h in get_args(hint))
-    kind = origin or hint
-    if kind in (int, float) and isinstance(value, bool):
-        return False
-    return isinstance(value, (int, float) if kind is float else kind)
-
-
-def _words(hint: Any) -> list[str]:
-    origin = get_origin(hint)
-    if origin is Literal:
-        return [repr(choice) for choice in get_args(hint)]
-    if origin in (Union, types.UnionType):
-        return [word for h in get_args(hint) for word in _words(h)]
-    names = {int: "an integer", bool: "true or false", float: "a number", str: "a word", types.NoneType: "nothing"}
-    kind = origin or hint
-    return [names.get(kind, kind.__name__)]
-
-
-def _nearest(word: str, choices: Any) -> str:
-    close = difflib.get_close_matches(word, list(choices), 1, 0.5)
-    return f", did you mean {close[0]!r}?" if close else ""
+    return from_mapping(N3Options, options, "options")

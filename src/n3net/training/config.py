@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
-import types
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal
 
+from n3net.checking import from_mapping, nearest
 from n3net.errors import UserError
-
-T = TypeVar("T")
 
 LENGTHS = ("epochs", "steps", "budget")  # a run's length is given by one of them; the one that is given last counts
 
@@ -198,27 +195,6 @@ def merge(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def from_mapping(kind: type[T], content: Any, path: str = "") -> T:
-    """A dataclass from a nested mapping; what does not fit is a :class:`UserError` that names the key."""
-    where = f"{path}." if path else ""
-    if not isinstance(content, dict):
-        raise UserError(f"{path or 'config'}: expected keys and values, got {content!r}")
-    fields = {f.name: f for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    hints = get_type_hints(kind)
-    for key in content:
-        if key not in fields:
-            raise UserError(f"{where}{key}: there is no such key{nearest(str(key), fields, where)}")
-    for name, f in fields.items():
-        needed = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
-        if needed and name not in content:
-            raise UserError(f"{where}{name}: missing")
-    values = {key: _convert(value, hints[key], f"{where}{key}") for key, value in content.items()}
-    try:
-        return kind(**values)
-    except ValueError as error:
-        raise UserError(f"{where}{error}") from error
-
-
 def to_mapping(config: Any) -> dict[str, Any]:
     """A dataclass as nested mappings of plain values, without the keys that are null."""
     return {k: v for k, v in dataclasses.asdict(config).items() if v is not None}
@@ -241,64 +217,6 @@ def seconds(text: str) -> float:
     if not parts or re.sub(r"(\d+(?:\.\d+)?)\s*([smhd])", "", text).strip():
         raise ValueError(f"expected a time such as 90s, 15m, 3h or 1h30m, got {text!r}")
     return float(sum(float(number) * units[unit] for number, unit in parts))
-
-
-def nearest(word: str, choices: Any, where: str = "") -> str:
-    """A hint for an unknown word."""
-    close = difflib.get_close_matches(word, list(choices), 1, 0.5)
-    if close:
-        return f", did you mean {where}{close[0]}?"
-    return f"; there are {', '.join(where + c for c in choices)}"
-
-
-def _convert(value: Any, hint: Any, path: str) -> Any:
-    origin, args = get_origin(hint), get_args(hint)
-    if hint is Any:
-        return value
-    if origin in (Union, types.UnionType):
-        for choice in args:
-            try:
-                return _convert(value, choice, path)
-            except UserError:
-                continue
-    elif hint is types.NoneType and value is None:
-        return None
-    elif origin is Literal and value in args:
-        return value
-    elif isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        return from_mapping(hint, value, path)
-    elif origin is dict and isinstance(value, dict):
-        return {_convert(k, args[0], path): _convert(v, args[1], f"{path}.{k}") for k, v in value.items()}
-    elif origin is list and isinstance(value, list):
-        return [_convert(v, args[0], f"{path}[{i}]") for i, v in enumerate(value)]
-    elif origin is tuple and isinstance(value, (list, tuple)) and (args[-1] is ... or len(value) == len(args)):
-        kinds = [args[0]] * len(value) if args[-1] is ... else args
-        return tuple(_convert(v, kind, f"{path}[{i}]") for i, (v, kind) in enumerate(zip(value, kinds, strict=True)))
-    elif isinstance(value, bool):
-        if hint is bool:
-            return value
-    elif hint is float:
-        try:
-            return float(value)  # YAML 1.1 reads 1e-3 as a word
-        except (TypeError, ValueError):
-            pass
-    elif isinstance(hint, type) and isinstance(value, hint):
-        return value
-    raise UserError(f"{path}: expected {_words(hint)}, got {value!r}")
-
-
-def _words(hint: Any) -> str:
-    origin, args = get_origin(hint), get_args(hint)
-    if origin is Literal:
-        return " or ".join(map(str, args))
-    if origin in (Union, types.UnionType):
-        return " or ".join(_words(a) for a in args)
-    if origin is list:
-        return f"a list of {_words(args[0])}"
-    if origin is tuple:
-        return f"a list of {'' if args[-1] is ... else f'{len(args)} x '}{_words(args[0])}"
-    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a word", types.NoneType: "null"}
-    return words.get(hint, "keys and values")
 
 
 def _require(condition: bool, name: str, expected: str, value: object) -> None:

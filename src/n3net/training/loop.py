@@ -12,11 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from n3net.checking import from_mapping
 from n3net.convolution import accelerate
 from n3net.errors import UserError
 from n3net.tasks import Task, task_class
 from n3net.training import checkpoint, require
-from n3net.training.config import Config, dump, from_mapping, seconds, to_mapping
+from n3net.training.config import Config, dump, seconds, to_mapping
 from n3net.training.data import TRAINING, VALIDATION, Batch, Prefetcher, generator
 from n3net.training.guards import first_not_finite, on_signals, only_one
 from n3net.training.optimizer import Average, build_optimizer

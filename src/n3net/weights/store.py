@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from n3net.checking import nearest
 from n3net.errors import UserError
 
 if TYPE_CHECKING:
@@ -47,9 +47,8 @@ def locate(name_or_path: str | Path) -> Path:
             f"the weights {str(path)!r} are not part of this installation: 'n3net train {path}' makes "
             f"runs/{path}/best.safetensors, which --model takes; or give another file or name ('n3net weights list')"
         )
-    close = difflib.get_close_matches(str(name_or_path), list(names), 1, 0.5)
-    hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(names) or 'none yet'}"
-    raise UserError(f"there are no weights {str(name_or_path)!r}; {hint} ('n3net weights list' tells more)")
+    hint = nearest(str(name_or_path), names)
+    raise UserError(f"there are no weights {str(name_or_path)!r}{hint} ('n3net weights list' tells more)")
 
 
 def load(name_or_path: str | Path) -> nn.Module:

@@ -25,19 +25,22 @@ from n3net.evaluation.names import split_label
 from n3net.evaluation.paper import TABLES
 from n3net.evaluation.raw import raw_method
 from n3net.evaluation.report import markdown, markdown_images
-from n3net.evaluation.reproduce import candidates, find_table, reproduce, to_json, to_markdown
+from n3net.evaluation.reproduce import TASKS, candidates, find_table, reproduce, to_json, to_markdown
 from n3net.evaluation.restoration import Picture, summarize
 from n3net.evaluation.superresolution import upscaler
 from n3net.inspection import interesting_pixels, look, mean_largest
 from n3net.models import create
 from n3net.raw.simulation import LEVELS
 from n3net.training.data import Images
+from n3net.weights.store import SHIPPED
 
 SHARED = Path(__file__).parents[2] / "shared"
 
 
 @pytest.fixture(autouse=True)
 def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where weights have names: none come with the package, and none are there yet."""
+    monkeypatch.setattr("n3net.weights.store.SHIPPED", tmp_path / "nowhere")
     monkeypatch.setenv("N3NET_WEIGHTS", str(tmp_path / "user"))
     monkeypatch.delenv("N3NET_DATA", raising=False)
     monkeypatch.setitem(sys.modules, "bm3d", None)  # as if it were not installed
@@ -337,6 +340,18 @@ def test_without_weights_there_are_only_dashes(name: str, data: Path) -> None:
     assert set(ours) == {"–"}
 
 
+@pytest.mark.parametrize(
+    ("table", "column", "expected"),
+    [("table3", "N3Net", "gray"), ("table3", "DnCNN", "dncnn-gray"), ("table5", "N3Net", "upscale")],
+)
+def test_weights_of_the_package_are_in_the_tables(table: str, column: str, expected: str) -> None:
+    records = {path.stem: weights.info(path) for path in SHIPPED.glob("*.safetensors")}
+    figures = [f for f in TABLES[table].figures if f.column == column]
+    assert figures
+    for figure in figures:
+        assert list(candidates(figure, records, TASKS[TABLES[table].task])) == [expected]
+
+
 def test_only_what_fits_is_measured(user: Path, data: Path) -> None:
     def save(name: str, sigma: Any, **config: Any) -> None:
         weights.save(user / f"{name}.safetensors", create("n3net", **config), {"training": {"sigma": sigma}})
@@ -356,7 +371,8 @@ def test_only_what_fits_is_measured(user: Path, data: Path) -> None:
     assert all(m.n == 3 for m in measured)
     assert len(to_json(table, measured)["results"]) == 3
     text = to_markdown(table, measured)
-    assert "full, 3 images" in text
+    assert "full, 3 images\n" in text
+    assert "any, 3 images; one network for sigma 0 to 55" in text
     table, measured = reproduce(TABLES["table2"], data.parent, datasets=["Set12"])
     assert {(m.figure.row, m.figure.column) for m in measured if m.weights == "few"} == {("Set12, σ = 25", "k = 2")}
     assert all(m.figure.psnr is None for m in measured)  # the paper has no such figure

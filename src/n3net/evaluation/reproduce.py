@@ -19,7 +19,7 @@ from n3net.models.registry import MODELS, full_config
 from n3net.weights import available, info, locate
 
 # What may differ from the paper's network without making it another row of a table.
-DETAILS = {"noise_map", "options", "first_norm", "norm", "unit"}
+DETAILS = {"noise_map", "relative", "options", "first_norm", "norm", "unit"}
 
 # Where else the images of a data set may be; BSD100 is the validation split of BSDS500.
 ELSEWHERE = {"BSD100": "BSDS500/val"}
@@ -61,10 +61,11 @@ TASKS = {
 
 @dataclass(frozen=True)
 class Measured:
-    """What stands beside a figure of the paper: the weights, and their means over ``n`` images."""
+    """What stands beside a figure of the paper: the weights, what for, and their means over ``n`` images."""
 
     figure: Figure
     weights: str
+    trained_for: tuple[float, float] | None
     psnr: float
     ssim: float
     n: int
@@ -97,7 +98,7 @@ def reproduce(
     for name in available():
         with suppress(UserError):  # 'n3net weights list' says what is wrong with it
             records.setdefault(name, info(locate(name)))
-    cache: dict[tuple[str, str, float], dict[str, Any]] = {}
+    cache: dict[tuple[str, str, float], tuple[Method, dict[str, Any]]] = {}
     measured = []
     for figure in table.figures:
         directory = None if root is None else find_directory(root, figure.dataset)
@@ -107,10 +108,11 @@ def reproduce(
             key = (name, figure.dataset, figure.level)
             if key not in cache:
                 progress(f"{figure.dataset} {Level(task.level, figure.level)} {name}")
-                rows = task.evaluate([task.method(name)], image_set(directory, limit), [figure.level])
-                cache[key] = summarize(rows)[0]
-            result = cache[key]
-            measured.append(Measured(figure, name, result["psnr"], result["ssim"], result["n"]))
+                model = task.method(name)
+                rows = task.evaluate([model], image_set(directory, limit), [figure.level])
+                cache[key] = model, summarize(rows)[0]
+            model, result = cache[key]
+            measured.append(Measured(figure, name, model.trained_for, result["psnr"], result["ssim"], result["n"]))
     return table, measured
 
 
@@ -189,7 +191,7 @@ def to_markdown(table: Table, measured: Sequence[Measured]) -> str:
         for column in columns:
             figure = cells.get(column)
             found = ours.get(_key(figure), []) if figure else []
-            marks = [_mark(m, notes) for m in found]
+            marks = [_mark(m, TASKS[table.task].level, notes) for m in found]
             texts.append(_cell(figure.psnr if figure else None, [m.psnr for m in found], marks, 2))
             if with_ssim:
                 texts.append(_cell(figure.ssim if figure else None, [m.ssim for m in found], marks, 3))
@@ -238,8 +240,10 @@ def _key(figure: Figure) -> Figure:
     return replace(figure, config=tuple(figure.config.items()))  # type: ignore[arg-type]  # hashable
 
 
-def _mark(m: Measured, notes: list[str]) -> int:
+def _mark(m: Measured, level: str, notes: list[str]) -> int:
     note = f"{m.weights}, {m.n} image{'s' if m.n > 1 else ''}"
+    if m.trained_for and m.trained_for[0] < m.trained_for[1]:
+        note += f"; one network for {level} {m.trained_for[0]:g} to {m.trained_for[1]:g}"
     if note not in notes:
         notes.append(note)
     return notes.index(note) + 1

@@ -57,6 +57,8 @@ def test_what_fits(value: object, hint: Any, expected: object) -> None:
         (1, bool, "x: expected true or false, got 1"),
         ("1", int, "x: expected an integer, got '1'"),
         ("one", float, "x: expected a number, got 'one'"),
+        (10**400, float, "x: expected a number, got 1000"),
+        (3, str | dict[str, Any] | Inner, "x: expected a word or keys and values, got 3"),
         (2.5, int | None, "x: expected an integer or null, got 2.5"),
         ("fast", Literal["hard", "soft"], "x: expected 'hard' or 'soft', got 'fast'"),
         ([1], tuple[float, float], "x: expected a list of 2 x a number, got [1]"),

@@ -65,7 +65,7 @@ def convert(value: Any, hint: Any, path: str) -> Any:
     elif hint is float:
         try:
             return float(value)  # YAML 1.1 reads 1e-3 as a word
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             pass
     elif isinstance(hint, type) and isinstance(value, hint):
         return value
@@ -84,7 +84,7 @@ def _words(hint: Any) -> str:
     if origin is Literal:
         return " or ".join(map(repr, args))
     if origin in (Union, types.UnionType):
-        return " or ".join(_words(a) for a in args)
+        return " or ".join(dict.fromkeys(_words(a) for a in args))
     if origin is list:
         return f"a list of {_words(args[0])}"
     if origin is tuple:

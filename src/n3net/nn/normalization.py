@@ -30,8 +30,8 @@ class DistanceNorm(nn.Module):
         return self.weight * torch.rsqrt(self.running_var + self.eps)
 
     def forward(self, distances: Tensor, candidates: Tensor) -> Tensor:
-        """The factor of a batch: distances (B, Qh, Qw, M), mask of candidates (Qh, Qw, M) -> scalar."""
-        count = candidates.sum() * distances.shape[0]
+        """The factor of a batch: distances (B, Qh, Qw, M), mask of candidates (B, Qh, Qw, M) -> scalar."""
+        count = candidates.expand_as(distances).sum().clamp(min=1)
         mean = distances.sum() / count  # distances are 0 where there is no candidate
         var = torch.where(candidates, distances - mean, 0).square().sum() / count
         if self.training:

@@ -16,7 +16,7 @@ from n3net.models.raw import RawDenoiser
 from n3net.raw.noise import heteroscedastic, variance
 from n3net.raw.simulation import LEVELS, PATTERNS, SCENE, draw_level, draw_scene
 from n3net.tasks.images import ImageOptions, ImageTask, psnr, squared_error
-from n3net.training.data import Batch, choose, random_crop
+from n3net.training.data import Batch
 
 LEAST = 0.01  # part of the noise; what is left below it hardly counts, so that empty crops do not rule the loss
 
@@ -72,15 +72,14 @@ class RawDenoising(ImageTask):
 
     def item(self, number: int, rng: np.random.Generator) -> dict[str, Any]:
         options: RawOptions = self.options
-        image = self.train.images[choose(self.seed, number, len(self.train))]
         scene = draw_scene(rng, options.factor, options.exponent)
         level = draw_level(rng, options.log_a, spread=options.spread)
         if rng.random() < options.bayer:
-            rgb = _unit(random_crop(image, 2 * options.crop, rng))  # (2 H, 2 W, 3)
+            rgb = self.crop(number, 2 * options.crop, rng)  # (2 H, 2 W, 3)
             row, column = rng.integers(2, size=2)
             plane = scene.bayer(rgb, str(rng.choice(PATTERNS)))[row::2, column::2]  # (H, W)
         else:
-            plane = scene.luminance(_unit(random_crop(image, options.crop, rng)))
+            plane = scene.luminance(self.crop(number, options.crop, rng))
         clean = torch.from_numpy(np.ascontiguousarray(plane, np.float32))[None]  # (1, H, W)
         floor = 0.0 if rng.random() < options.clip_black else -math.inf
         noisy = heteroscedastic(clean, level.a, level.b, _generator(rng)).clamp(floor, 1.0)

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from n3net.color import LUMA
 from n3net.tasks import task_class
 from n3net.tasks.gaussian import GaussianOptions
 from n3net.tasks.superresolution import SuperResolutionOptions
 from n3net.training.data import generator
-from n3net.training.recoloring import GAMMA, LUMA, draw_matrix, recolor, saturate
+from n3net.training.recoloring import GAMMA, draw_matrix, recolor, saturate
 
 
 def crop(seed: int = 0) -> np.ndarray:
@@ -64,8 +65,8 @@ def test_saturation() -> None:
     colour = np.array([0.9, 0.3, 0.1])
     for factor in (0.0, 0.5, 1.0, 2.0):
         out = saturate(factor) @ colour
-        assert LUMA @ out == pytest.approx(LUMA @ colour)
-        np.testing.assert_allclose(out - LUMA @ colour, factor * (colour - LUMA @ colour), atol=1e-12)
+        assert np.dot(LUMA, out) == pytest.approx(np.dot(LUMA, colour))
+        np.testing.assert_allclose(out - np.dot(LUMA, colour), factor * (colour - np.dot(LUMA, colour)), atol=1e-12)
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from n3net.training.data import Images, choose, random_crop
 from n3net.training.recoloring import recolor
 
 LOSS_PIXELS = 1600  # the loss of a crop counts like that of 40 x 40 pixels, DnCNN's; weight decay is relative to it
+LEAST = 0.01  # part of the noise; what is left below it hardly counts, so that empty crops do not rule the loss
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,16 @@ def squared_error(out: Tensor, clean: Tensor) -> tuple[Tensor, dict[str, Tensor]
     errors = (out.float() - clean).square().flatten(1).mean(1)  # (B,)
     shown = -10 * errors.detach().clamp(min=1e-10).log10().mean()
     return 0.5 * LOSS_PIXELS * clean.shape[1] * errors.mean(), {"psnr": shown}
+
+
+def relative_error(out: Tensor, clean: Tensor, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    """The logarithm of the mean square error against that of the noise, (B,), for which all noise levels count alike.
+
+    And how much less it is in dB, to show beside it.
+    """
+    left = (out.float() - clean).square().flatten(1).mean(1) / noise  # (B,), part of the noise
+    gain = -10 * left.detach().clamp(min=1e-6).log10().mean()
+    return (left / LEAST).log1p().mean(), {"gain": gain}
 
 
 def psnr(out: Tensor, clean: Tensor) -> float:

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from n3net.color import LUMA
+
 Floats = NDArray[np.float32]
 
-LUMA = np.array([0.299, 0.587, 0.114])  # ITU-R 601
 MIXING = 0.15  # standard deviation of what a channel takes from another
 SATURATION = (0.0, 2.0)  # from gray to twice as colourful
 GAMMA = (0.7, 1.4)
@@ -45,4 +46,4 @@ def draw_matrix(rng: np.random.Generator) -> NDArray[np.float64]:
 
 def saturate(factor: float) -> NDArray[np.float64]:
     """The matrix that multiplies a colour's distance from the gray of its luminance, (3, 3)."""
-    return factor * np.eye(3) + (1 - factor) * LUMA
+    return factor * np.eye(3) + (1 - factor) * np.array(LUMA)

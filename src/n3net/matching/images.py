@@ -90,7 +90,8 @@ def match_images(
         matching: patches and windows.
         distance: of two patches, the root of the sum of squares or the sum itself.
         rule: see :func:`n3net.select`.
-        gain: a further factor of the logits, computed from all distances (B, Qh, Qw, M) and the mask of candidates.
+        gain: a further factor of the logits, (B, Qh, Qw) or a scalar, computed from all distances (B, Qh, Qw, M) and
+            the mask of candidates.
         annealing: of the Concrete rule, (B, Qh, Qw).
         generator: for the rules that draw.
         differences: whether the values are subtracted from each volume.
@@ -117,6 +118,12 @@ def match_images(
         _check(embedding, values, scale, strength, k, grid)
     engine, euclidean = choose(backend, values, grid, rule), distance == "euclidean"
     whole_cells = matching.patch_size % matching.stride == 0
+    if gain is not None and not torch.is_grad_enabled():
+        # Distances are computed twice, here and in the sweep, which costs less than to do without it.
+        source = pad(embedding, pads)
+        source = source if whole_cells else im2col(source, matching.patch_size, matching.stride)
+        d = engine.distances(source, grid)  # (B, Qh, Qw, M)
+        scale, gain = scale * gain(root(d) if euclidean else d, grid.candidates(d.device)), None
     if engine.sweep is not None and whole_cells and gain is None and not torch.is_grad_enabled():
         last = {"euclidean": euclidean, "differences": differences, "beside": beside, "pads": pads, "rule": rule}
         return engine.sweep(embedding, scale, strength, values, grid, k, **last).to(dtype)
@@ -135,7 +142,7 @@ def match_images(
     else:
         d = engine.distances(embedding, grid)  # (B, Qh, Qw, M)
         d = root(d) if euclidean else d
-        factor = gain(d, grid.candidates(d.device))
+        factor = gain(d, grid.candidates(d.device))  # of each query, or one for all
         out = engine.aggregate(logits(d, factor * scale), strength, values, grid, k, **options)
     if not whole_cells:
         columns = out.unflatten(1, (-1, matching.patch_size**2)).flatten(0, 1)  # (B k C, P², Qh, Qw)

@@ -10,7 +10,7 @@ from n3net.matching.grid import im2col, pad
 from n3net.matching.images import Matching, Pads, match_images
 from n3net.matching.sets import match_sets
 from n3net.nn.centers import at_centers
-from n3net.nn.normalization import DistanceNorm
+from n3net.nn.normalization import DistanceNorm, QueryNorm
 from n3net.nn.options import N3Options, resolve
 from n3net.selection import Rule, _check_choice, select_from_logits
 
@@ -125,7 +125,9 @@ class N3Block2d(_Block):
         self.embedding = embedding_cnn(channels, channels, features) if isinstance(embedding, str) else embedding
         self.temperature = None if rule == "hard" else embedding_cnn(channels, 1, features)
         self.annealing = embedding_cnn(channels, 1, features) if rule == "concrete" else None
-        self.normalization = DistanceNorm() if self.options.normalize and rule != "hard" else None
+        self.normalization: DistanceNorm | QueryNorm | None = None
+        if self.options.normalize and rule != "hard":
+            self.normalization = QueryNorm() if self.options.normalize == "query" else DistanceNorm()
 
     def forward(
         self,
@@ -146,12 +148,9 @@ class N3Block2d(_Block):
             raise ValueError(f"x: expected shape (B, {self.channels}, H, W), got {tuple(x.shape)}")
         embedding = self._embed(x, match_on)
         scale, strength, annealing = self._per_patch(x, pads)
-        gain = None
-        if self.normalization is not None:
-            if self.normalization.training:
-                gain = self.normalization
-            else:
-                scale = scale * self.normalization.constant()
+        gain = self.normalization
+        if isinstance(gain, DistanceNorm) and not gain.training:
+            scale, gain = scale * gain.constant(), None
         with torch.autocast(x.device.type, enabled=False):
             return match_images(
                 embedding,
@@ -182,15 +181,16 @@ class N3Block2d(_Block):
         """
         embedding = self._embed(x, match_on)
         scale, strength, annealing = self._per_patch(x, None)
-        if self.normalization is not None:
-            scale = scale * self.normalization.constant()
         m, (height, width) = self.matching, x.shape[-2:]
         grid = m.grid(height, width)
         source = pad(embedding, m.padding(height, width))
         source = source if m.patch_size % m.stride == 0 else im2col(source, m.patch_size, m.stride)
         d = choose("auto", source, grid, self.rule).distances(source, grid)  # (B, Qh, Qw, M)
         d = root(d) if self.options.distance == "euclidean" else d
-        logits = (-scale[..., None] * d).masked_fill(~grid.candidates(d.device), -torch.inf)
+        candidates, norm = grid.candidates(d.device), self.normalization
+        if norm is not None:
+            scale = scale * (norm.constant() if isinstance(norm, DistanceNorm) else norm(d, candidates))
+        logits = (-scale[..., None] * d).masked_fill(~candidates, -torch.inf)
         annealing = None if annealing is None else annealing[..., None]
         w = select_from_logits(
             logits, self.k, strength[..., None], rule=self.rule, annealing=annealing, generator=generator

@@ -14,6 +14,7 @@ from torch import Tensor
 from n3net import kernel
 from n3net.matching import BACKENDS, Matching, match_images, match_sets
 from n3net.matching.grid import Grid
+from n3net.nn import QueryNorm
 
 HAS_KERNEL = kernel.instruction_set() is not None
 Case = tuple[int, int, int, int, int, int, int, int, int, str, str]
@@ -261,6 +262,33 @@ def test_gradcheck(backend: str) -> None:
     matching = Matching(4, 2, 3)
     leaves = [t.requires_grad_() for t in inputs(matching, 1, 1, 1, 8, 10, torch.float64)]
     assert torch.autograd.gradcheck(lambda *x: match_images(*x, 3, matching, backend=backend), leaves)
+
+
+@pytest.mark.parametrize("distance", ["squared", "euclidean"])
+@pytest.mark.parametrize("backend", ["reference", *FAST])
+def test_normalised_by_query(backend: str, distance: str) -> None:
+    """All backends, with gradients and without, and patches that are no whole cells."""
+    for sizes in ((4, 2, 5), (5, 2, 3)):
+        matching, norm = Matching(*sizes), QueryNorm().double()
+        tensors = inputs(matching, 2, 2, 1, 17, 14, torch.float64)
+        options = {"distance": distance, "gain": norm}
+        ours, judge = (run(name, tensors, 3, matching, **options) for name in (backend, "reference"))  # type: ignore[arg-type]
+        assert_equal(ours, judge, 1e-9)
+        torch.testing.assert_close(ours[0], ours[1])
+
+
+@pytest.mark.parametrize("backend", ["reference", *FAST])
+def test_gradcheck_normalised_by_query(backend: str) -> None:
+    matching, norm = Matching(4, 2, 3), QueryNorm().double()
+    leaves = [t.requires_grad_() for t in inputs(matching, 1, 1, 1, 8, 10, torch.float64)]
+
+    def neighbors(weight: Tensor, *tensors: Tensor) -> Tensor:
+        def gain(d: Tensor, candidates: Tensor) -> Tensor:
+            return torch.func.functional_call(norm, {"weight": weight}, (d, candidates))
+
+        return match_images(*tensors, 3, matching, gain=gain, backend=backend)
+
+    assert torch.autograd.gradcheck(neighbors, [norm.weight, *leaves])
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import itertools
 from dataclasses import asdict
 
 import numpy as np
@@ -12,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from n3net import select
-from n3net.matching import match_images
+from n3net.matching import match_images, reference
+from n3net.matching.grid import pad
 from n3net.nn import PRESETS, DistanceNorm, N3Block, N3Block2d, N3Options
 
 
@@ -28,9 +30,9 @@ def set_block(**options: object) -> N3Block:
     return N3Block(**arguments)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("preset", ["paper", "reference-2018"])
+@pytest.mark.parametrize("preset", ["paper", "reference-2018", N3Options(normalize="query")], ids=str)
 @pytest.mark.parametrize("rule", ["continuous", "hard", "stochastic", "concrete"])
-def test_shapes_and_gradients_of_the_image_block(preset: str, rule: str) -> None:
+def test_shapes_and_gradients_of_the_image_block(preset: str | N3Options, rule: str) -> None:
     block = small(options=preset, rule=rule)
     x = torch.rand(2, 3, 17, 22, requires_grad=True)
     out = block(x)
@@ -169,6 +171,45 @@ def test_a_frozen_norm_uses_the_running_statistics() -> None:
     assert not torch.allclose(block(x), before)
 
 
+QUERY = N3Options(normalize="query", distance="squared", update="untempered")
+
+
+@pytest.mark.parametrize("size", [(20, 20), (17, 22)])
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("training", [True, False])
+def test_normalisation_by_query_is_by_each_querys_own_deviation(
+    size: tuple[int, int], grad: bool, training: bool
+) -> None:
+    """With all distances of a literal reference, and a loop over the queries."""
+    block = small(options=QUERY, embedding=None).double().train(training)
+    x = torch.rand(2, 3, *size, dtype=torch.float64)
+    if training:  # or batch norms of the temperature net see other statistics than below
+        block.temperature.eval()  # type: ignore[union-attr]
+    with torch.no_grad():
+        block.normalization.weight.fill_(0.8)  # type: ignore[union-attr, operator]
+        scale, strength, _ = block._per_patch(x, None)
+    grid, matching = block.matching.grid(*size), block.matching
+    padded = pad(x, matching.padding(*size))
+    distances, candidates = reference.distances(padded, grid), grid.candidates(x.device)
+    for b, i, j in itertools.product(range(2), range(grid.query_rows), range(grid.query_cols)):
+        own = distances[b, i, j][candidates[i, j]]
+        scale[b, i, j] *= 0.8 / (own.var(correction=0) + 1e-5).sqrt()
+    expected = match_images(x, x, scale, strength, 2, matching, backend="reference")
+    with torch.set_grad_enabled(grad):
+        out = block(x, match_on=x)
+    torch.testing.assert_close(out[:, 3:], expected)
+    w, temperatures = block.weights(x, match_on=x)
+    torch.testing.assert_close(1 / temperatures, scale)
+    torch.testing.assert_close(w.sum(-1), torch.ones_like(w[..., 0]))
+
+
+def test_normalisation_by_query_does_not_see_the_scale_of_the_embedding() -> None:
+    block = small(options=QUERY, embedding=None).eval()
+    x = torch.rand(1, 3, 20, 20)
+    torch.testing.assert_close(block(x, match_on=30 * x), block(x, match_on=100 * x), atol=1e-4, rtol=1e-4)
+    assert torch.isfinite(block(x, match_on=torch.ones(1, 3, 20, 20))).all()
+
+
 def test_second_derivatives_of_the_set_block() -> None:
     x = torch.rand(1, 12, 4, dtype=torch.float64, requires_grad=True)
     block = set_block(backend="tiled").double()
@@ -210,7 +251,7 @@ def test_refuses_with_a_reason(arguments: dict[str, object], message: str) -> No
     [
         ({"distance": "cosine"}, "distance: expected one of 'euclidean', 'squared', got 'cosine'"),
         ({"temperature_scale": 0.0}, "temperature_scale: expected a positive number"),
-        ({"normalize": "yes"}, "normalize: expected true or false"),
+        ({"normalize": "yes"}, "normalize: expected true, false or 'query', got 'yes'"),
         ({"temperature": "inverse"}, "needs update='untempered'"),
     ],
 )

@@ -15,11 +15,12 @@ from PIL import Image
 from n3net.errors import UserError
 from n3net.evaluation import raw as protocol
 from n3net.evaluation.images import image_set
+from n3net.imaging.demosaicking import PATTERNS
 from n3net.models import MODELS, count_parameters, create
 from n3net.models.raw import RawDenoiser
 from n3net.raw.estimation import TRUSTED, estimate_level
 from n3net.raw.noise import NoiseLevel, Stabilizer, heteroscedastic, poisson_gaussian, variance
-from n3net.raw.simulation import LEVELS, PATTERNS, SCENE, Scene, draw_level, draw_scene
+from n3net.raw.simulation import LEVELS, SCENE, Scene, draw_level, draw_scene
 from n3net.tasks.raw import RawDenoising, RawOptions
 from n3net.training.data import TRAINING, generator
 from n3net.weights import save

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from n3net.errors import UserError
 from n3net.evaluation import real as protocol
 from n3net.models import Denoiser, create
-from n3net.noise_curve import estimate_curve, measure, noise_map
-from n3net.real import denoise_photograph
+from n3net.noise_curve import estimate_curve, known_map, measure, noise_map
+from n3net.real import default_weights, denoise_photograph, is_for_photographs, resolve_photo
 from n3net.weights import save
 
 Array = np.ndarray[Any, Any]
@@ -109,21 +109,67 @@ def test_photograph_is_closer_to_the_truth(dtype: Any, channels: int) -> None:
 
 def test_noise_is_found_where_it_is(tmp_path: Path) -> None:
     """The network is told the map: pixels of equal intensity are told equal noise, dark ones less."""
-    told: list[Tensor] = []
-
-    class Spy(nn.Module):
-        reach = 0
-
-        def forward(self, x: Tensor) -> Tensor:
-            told.append(x[:, -1])
-            return x[:, :-1]
-
-    clean = picture()
-    denoise_photograph(spoiled(clean).astype(np.float32), Denoiser(Spy(), 1, True))
-    assert len(told) == 5  # four parts, then all of it
+    clean, spy = picture(), Spy()
+    denoise_photograph(spoiled(clean).astype(np.float32), Denoiser(spy, 1, True))
+    assert len(spy.told) == 5  # four parts, then all of it
     dark, light = clean[::2, ::2] < 0.3, clean[::2, ::2] > 0.7
-    first = told[0][0].numpy()
+    first = spy.told[0][0].numpy()
     assert 1.5 < np.median(first[light]) / np.median(first[dark]) < 3
+
+
+class Spy(nn.Module):
+    """Changes nothing, and remembers what it is told."""
+
+    reach = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[Tensor] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.told.append(x[:, -1])
+        return x[:, :-1]
+
+    def __deepcopy__(self, memo: object) -> Spy:
+        return self
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_network_for_photographs_needs_one_pass(channels: int) -> None:
+    image = spoiled(picture() if channels == 1 else np.stack([picture(), 0.9 * picture(), 0.8 * picture()], -1))
+    image = np.clip(np.rint(255 * image), 0, 255).astype(np.uint8)
+    spy = Spy()
+    model = Denoiser(spy, 3, True)
+    model.record = {"training": {"task": "photo"}}  # type: ignore[assignment]
+    result = denoise_photograph(image, model)
+    assert np.array_equal(result.pixels, image)
+    assert [told.shape for told in spy.told] == [(1, 240, 320)]
+    np.testing.assert_allclose(255 * spy.told[0][0], result.noise, rtol=1e-5)
+
+
+def test_which_weights_are_for_photographs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("N3NET_WEIGHTS", str(tmp_path))
+    monkeypatch.setattr("n3net.weights.store.SHIPPED", tmp_path / "none")
+    for name, task in (("color", "gaussian"), ("photo", "photo")):
+        assert default_weights(gray=False) == "color"
+        assert default_weights(gray=True) == "gray"
+        model = create("dncnn-6", channels=3, noise_map=True, depth=2, features=4)
+        save(tmp_path / f"{name}.safetensors", model, {"training": {"task": task}})
+    assert default_weights(gray=False) == default_weights(gray=True) == "photo"
+    assert is_for_photographs(resolve_photo(None, gray=True))
+    assert not is_for_photographs(resolve_photo("color", gray=False))
+    assert not is_for_photographs(create("dncnn-6"))
+
+
+def test_known_noise_is_what_an_estimate_would_find() -> None:
+    clean = np.stack([picture(), 0.9 * picture(), 0.8 * picture()], -1)
+    noisy = spoiled(clean)
+    truth = 255 * np.sqrt(np.square(sigma_of(clean)).mean(-1))
+    known, (estimated, _) = known_map(noisy, clean), noise_map(noisy)
+    assert known.shape == (240, 320)
+    assert known.dtype == np.float32
+    assert np.quantile(np.abs(known / truth - 1), 0.95) < 0.15
+    assert np.abs(np.median(estimated / known) - 1) < 0.1
 
 
 # Commands
@@ -164,6 +210,17 @@ def test_eval_real(run: Any) -> None:
     assert "a_real.png" in out
     assert "mean of 1" in out
     assert Path("out.json").exists()
+
+
+def test_eval_real_of_a_network_for_photographs(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As 'n3net train photo' leaves it, by its path: one pass of the network for each photograph."""
+    model = create("dncnn-6", channels=3, noise_map=True, depth=2, features=4)
+    save("mine.safetensors", model, {"training": {"task": "photo"}})
+    monkeypatch.setattr("n3net.real._in_parts", lambda *_: pytest.fail("not in one pass"))
+    code, out, _ = run("eval", "real", "--data", ".", "--model", "mine.safetensors")
+    assert code == 0
+    assert "mean of 1" in out
+    assert run("denoise", "--real", "a_real.png", "-o", "one.png", "--model", "mine.safetensors")[0] == 0
 
 
 def test_report_counts_gains() -> None:

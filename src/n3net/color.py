@@ -11,6 +11,8 @@ from torch import Tensor
 
 Array = npt.NDArray[Any]
 
+LUMA = (0.299, 0.587, 0.114)  # what red, green and blue count in the luminance of ITU-R 601, black 0 and white 1
+
 # Rows are Y, Cb and Cr of red, green and blue, all in [0, 1].
 _MATRIX = np.array([[65.481, 128.553, 24.966], [-37.797, -74.203, 112.0], [112.0, -93.786, -18.214]]) / 255
 _OFFSET = np.array([16, 128, 128]) / 255

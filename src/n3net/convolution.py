@@ -1,50 +1,100 @@
-"""Convolutions of 3 x 3 for training on a CPU: Winograd's algorithm, forward and backward.
+"""Convolutions of 3 x 3 on a CPU by the compiled kernel: Winograd's algorithm, forward and backward.
 
-It multiplies a quarter as often as the sum that defines a convolution, and rounds more: in float32 the results agree to
-about 1e-5 of the largest. Reference: Lavin & Gray, "Fast Algorithms for Convolutional Neural Networks", CVPR 2016.
+It multiplies a quarter as often as the sum that defines a convolution, and rounds a little more: in float32 the results
+agree to about 1e-5 of the largest. Reference: Lavin & Gray, "Fast Algorithms for Convolutional Neural Networks", CVPR 2016.
 
-Letters: B batch, C channels in, K channels out, H and W the image, T = ceil(H/4) ceil(W/4) tiles of 4 x 4 pixels,
-36 = 6 x 6 numbers of a transformed tile.
+Two operators are enough, because each is the other's derivative:
+
+    y = conv(x, w)                 dx = conv(dy, w, turned)      dw = weights(x, dy)
+    x = conv(y, w, turned)         dy = conv(dx, w)              dw = weights(dx, y)
+    w = weights(x, y)              dx = conv(y, dw, turned)      dy = conv(x, dw)
+
+Letters: B batch, C channels in, K channels out, H and W the image. Images are channels last.
 """
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
+from torch import Tensor
 
 from n3net import kernel
 
-LEAST_CHANNELS = 32  # narrower layers are left to PyTorch
 
-_ROWS = [[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]]
-_G = torch.tensor(_ROWS, dtype=torch.float64, device="cpu") / 24
-_GG = torch.kron(_G, _G)  # (36, 9)
-
-
-class _Tiles(ctypes.Structure):
-    """Mirrors ``Tiles`` in kernel.cpp."""
-
-    _fields_ = [(name, ctypes.c_int64) for name in ("batch", "height", "width", "channels", "threads")]
+def _fields(*names: str) -> list[tuple[str, Any]]:
+    """Names of 64-bit integers, and of pointers behind a star."""
+    return [(n.lstrip("*"), ctypes.c_void_p if n.startswith("*") else ctypes.c_int64) for n in names]
 
 
-def conv3x3(images: Tensor, weight: Tensor) -> Tensor:
-    """``F.conv2d(images, weight, padding=1)`` by the compiled kernel, in channels_last.
+class _Packing(ctypes.Structure):
+    _fields_ = _fields("in_channels", "out_channels", "turned")
+
+
+class _Layer(ctypes.Structure):
+    _fields_ = _fields("*packed", "*bias", "in_channels", "out_channels", "relu")
+
+
+class _Chain(ctypes.Structure):
+    _fields_ = _fields(
+        *("layers", "batch", "height", "width"),
+        *("*x", "x_batch", "x_row", "x_col"),
+        *("*y", "out_height", "out_width", "y_batch", "y_row", "y_col"),
+        *("*add", "add_channels", "add_batch", "add_row", "add_col"),
+        "*dot",
+        *("tile_rows", "tile_cols", "step", "top", "left"),
+        "threads",
+    )
+
+
+class _WeightGradient(ctypes.Structure):
+    _fields_ = _fields(
+        *("batch", "height", "width", "in_channels", "out_channels"),
+        *("x_batch", "x_row", "x_col", "g_batch", "g_row", "g_col"),
+        "threads",
+    )
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A convolution that is ready to run: packed weights, bias (K,) or None, whether a ReLU follows."""
+
+    packed: Tensor
+    bias: Tensor | None
+    in_channels: int
+    out_channels: int
+    relu: bool = False
+
+
+@dataclass(frozen=True)
+class Squares:
+    """Squares of 3 x 3 pixels, ``rows`` x ``cols`` of them every ``step`` pixels, the first at (top, left)."""
+
+    rows: int
+    cols: int
+    step: int
+    top: int
+    left: int
+
+
+def conv3x3(images: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``F.conv2d(images, weight, bias, padding=1)`` by the compiled kernel, in channels_last.
 
     Args:
         images: (B, C, H, W).
         weight: (K, C, 3, 3).
+        bias: (K,).
 
     Returns:
-        (B, K, H, W), differentiable once.
+        (B, K, H, W), differentiable as often as one likes.
     """
     problem = why_not(images, weight)
     if problem:
         raise ValueError(f"conv3x3 cannot run: {problem}; use torch.nn.functional.conv2d")
-    result: Tensor = _Convolution.apply(images, weight)
+    result: Tensor = _convolution(images, weight, bias, False)
     return result
 
 
@@ -58,81 +108,184 @@ def why_not(images: Tensor, weight: Tensor) -> str | None:
     return kernel.why_not(images)
 
 
-class Conv3x3(nn.Conv2d):
-    """An ``nn.Conv2d`` of 3 x 3 that computes through :func:`conv3x3` while it learns, where the kernel can."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        plain = not torch.is_grad_enabled() or torch.is_autocast_enabled(input.device.type)
-        if plain or why_not(input, self.weight):
-            return super().forward(input)
-        result = conv3x3(input, self.weight)
-        return result if self.bias is None else result + self.bias.view(-1, 1, 1)
-
-
-def accelerate(model: nn.Module) -> int:
-    """Let the convolutions of a model that :func:`conv3x3` suits use it; how many there are."""
-    count = 0
-    for module in model.modules():
-        if type(module) is nn.Conv2d and _suits(module):
-            module.__class__ = Conv3x3
-            count += 1
-    return count
-
-
-def _suits(layer: nn.Conv2d) -> bool:
-    shape = (layer.kernel_size, layer.stride, layer.padding, layer.dilation, layer.groups, layer.padding_mode)
-    plain = ((3, 3), (1, 1), (1, 1), (1, 1), 1, "zeros")
-    return shape == plain and min(layer.in_channels, layer.out_channels) >= LEAST_CHANNELS
-
-
-class _Convolution(torch.autograd.Function):
-    """Image by image: what lies between the transforms is larger than an image, and should stay in cache."""
-
-    @staticmethod
-    def forward(ctx: Any, images: Tensor, weight: Tensor) -> Tensor:
-        images = images.contiguous(memory_format=torch.channels_last)
-        ctx.save_for_backward(images, weight)
-        return _convolve(images, weight)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        images, weight = ctx.saved_tensors
-        g = g.contiguous(memory_format=torch.channels_last)
-        g_images = g_weight = None
-        if ctx.needs_input_grad[0]:
-            g_images = _convolve(g, weight.flip(2, 3).transpose(0, 1))
-        if ctx.needs_input_grad[1]:
-            k, c = weight.shape[:2]
-            products = g.new_zeros(36, k, c)
-            for image, g_image in zip(images.split(1), g.split(1), strict=True):
-                products.baddbmm_(_to_tiles("gradient", g_image).transpose(1, 2), _to_tiles("input", image))
-            g_weight = _GG.to(g.dtype).T @ products.view(36, k * c)  # (9, K C)
-            g_weight = g_weight.view(3, 3, k, c).permute(2, 3, 0, 1)  # (K, C, 3, 3)
-        return g_images, g_weight
-
-
-def _convolve(images: Tensor, weight: Tensor) -> Tensor:
-    """(B, C, H, W), (K, C, 3, 3) -> (B, K, H, W)."""
+def pack(weight: Tensor, turned: bool = False) -> Tensor:
+    """Weights (K, C, 3, 3) transformed and in the order in which the kernel reads them, for this processor."""
+    weight = weight.contiguous()
     k, c = weight.shape[:2]
-    weights = _GG.to(weight.dtype) @ weight.permute(2, 3, 1, 0).reshape(9, c * k)  # (36, C K)
-    weights = weights.view(36, c, k)
-    b, _, h, w = images.shape
-    out = torch.empty(b, k, h, w, dtype=images.dtype, device=images.device, memory_format=torch.channels_last)
-    for image, result in zip(images.split(1), out.split(1), strict=True):
-        products = _to_tiles("input", image) @ weights  # (36, T, K)
-        kernel.run("winograd_output", _problem(result), products, result)
+    problem = _Packing(in_channels=k if turned else c, out_channels=c if turned else k, turned=turned)
+    size = weight.new_empty(1, dtype=torch.int64)
+    kernel.run("conv_packed_size", problem, size, dtype=weight.dtype)
+    packed = weight.new_empty(int(size))
+    kernel.run("conv_pack", problem, weight, packed)
+    return packed
+
+
+def convolve(images: Tensor, layers: Sequence[Layer], add: Tensor | None = None) -> Tensor:
+    """Convolutions that follow on each other, ``relu(conv(x) + bias)`` each, in one sweep and without gradients.
+
+    What lies between them exists for a few rows at a time.
+
+    Args:
+        images: (B, C, H, W).
+        layers: one or more.
+        add: (B, A, H, W), is added to the first A <= K channels of the result.
+
+    Returns:
+        (B, K, H, W), channels_last.
+    """
+    images = _readable(images)
+    out = _empty(images, layers[-1].out_channels, *images.shape[2:])
+    batch, _, row, col = out.stride()
+    _run(images, layers, out, add, out_height=out.shape[2], out_width=out.shape[3], y_batch=batch, y_row=row, y_col=col)
     return out
 
 
-def _to_tiles(transform: str, image: Tensor) -> Tensor:
-    """(1, C, H, W) -> (36, T, C), by the transform of the ``input`` or of the ``gradient`` of the output."""
-    _, c, h, w = image.shape
-    tiles = image.new_empty(36, -(-h // 4) * -(-w // 4), c)
-    kernel.run(f"winograd_{transform}", _problem(image), image, tiles)
-    return tiles
+def at_squares(images: Tensor, layers: Sequence[Layer], squares: Squares, weight: Tensor, bias: Tensor) -> Tensor:
+    """What a further convolution to one channel gives in the middle of some squares, without gradients.
+
+    Args:
+        images: (B, C, H, W).
+        layers: as in :func:`convolve`; the last is computed on the squares only.
+        squares: that lie inside the image.
+        weight: (1, K, 3, 3) of the further convolution.
+        bias: (1,).
+
+    Returns:
+        (B, rows, cols).
+    """
+    images = _readable(images)
+    out = images.new_empty(images.shape[0], squares.rows, squares.cols)
+    batch, row, col = out.stride()
+    dot = torch.cat([weight[0].permute(1, 2, 0).flatten(), bias])  # (9 K + 1)
+    tiles = {"tile_rows": squares.rows, "tile_cols": squares.cols, "step": squares.step}
+    place = {"top": squares.top, "left": squares.left, "y_batch": batch, "y_row": row, "y_col": col}
+    _run(images, layers, out, None, dot=dot.data_ptr(), **tiles, **place)
+    return out
 
 
-def _problem(image: Tensor) -> _Tiles:
-    _, c, h, w = image.shape
-    return _Tiles(1, h, w, c, torch.get_num_threads())
+def _run(images: Tensor, layers: Sequence[Layer], out: Tensor, add: Tensor | None, **sizes: int) -> None:
+    b, _, h, w = images.shape
+    chain = (_Layer * len(layers))()
+    for place, layer in zip(chain, layers, strict=True):
+        bias = None if layer.bias is None else layer.bias.data_ptr()
+        place.packed, place.bias = layer.packed.data_ptr(), bias
+        place.in_channels, place.out_channels, place.relu = layer.in_channels, layer.out_channels, layer.relu
+    problem = _Chain(layers=len(layers), batch=b, height=h, width=w, x=images.data_ptr(), y=out.data_ptr())
+    problem.x_batch, _, problem.x_row, problem.x_col = images.stride()
+    problem.tile_rows, problem.tile_cols, problem.step = -(-h // 4), -(-w // 4), 4
+    problem.threads = torch.get_num_threads()
+    for name, value in sizes.items():
+        setattr(problem, name, value)
+    if add is not None:
+        add = _readable(add)
+        problem.add, problem.add_channels = add.data_ptr(), add.shape[1]
+        problem.add_batch, _, problem.add_row, problem.add_col = add.stride()
+    kernel.run("conv_chain", problem, chain, dtype=images.dtype)
+
+
+def _readable(images: Tensor) -> Tensor:
+    """As the kernel reads them: the channels of a pixel beside each other."""
+    return images if images.stride(1) == 1 or images.shape[1] == 1 else images.contiguous(memory_format=torch.channels_last)
+
+
+def _empty(like: Tensor, channels: int, height: int, width: int) -> Tensor:
+    shape = (like.shape[0], channels, height, width)
+    return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=torch.channels_last)
+
+
+@torch.library.custom_op("n3net::conv3x3", mutates_args=())
+def _convolution(images: Tensor, weight: Tensor, bias: Tensor | None, turned: bool) -> Tensor:
+    k, c = weight.shape[:2]
+    bias = None if bias is None else bias.contiguous()
+    return convolve(images, [Layer(pack(weight, turned), bias, *((k, c) if turned else (c, k)))])
+
+
+@_convolution.register_fake
+def _(images: Tensor, weight: Tensor, bias: Tensor | None, turned: bool) -> Tensor:
+    return _empty(images, weight.shape[1 if turned else 0], images.shape[2], images.shape[3])
+
+
+@torch.library.custom_op("n3net::conv3x3_weights", mutates_args=())
+def _weights(images: Tensor, g: Tensor) -> Tensor:
+    images, g = _readable(images), _readable(g)
+    out = images.new_empty(g.shape[1], images.shape[1], 3, 3)
+    b, c, h, w = images.shape
+    problem = _WeightGradient(b, h, w, c, g.shape[1], threads=torch.get_num_threads())
+    problem.x_batch, _, problem.x_row, problem.x_col = images.stride()
+    problem.g_batch, _, problem.g_row, problem.g_col = g.stride()
+    kernel.run("conv_weight_gradient", problem, images, g, out)
+    return out
+
+
+@_weights.register_fake
+def _(images: Tensor, g: Tensor) -> Tensor:
+    return images.new_empty(g.shape[1], images.shape[1], 3, 3)
+
+
+def _convolution_setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    images, weight, bias, ctx.turned = inputs
+    ctx.save_for_backward(images, weight)
+    ctx.biased = bias is not None
+
+
+def _convolution_grad(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+    images, weight = ctx.saved_tensors
+    need = ctx.needs_input_grad
+    g_images = _convolution(g, weight, None, not ctx.turned) if need[0] else None
+    g_weight = None
+    if need[1]:
+        g_weight = _weights(g, images) if ctx.turned else _weights(images, g)
+    return g_images, g_weight, g.sum((0, 2, 3)) if ctx.biased and need[2] else None, None
+
+
+def _weights_setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _weights_grad(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+    images, other = ctx.saved_tensors
+    need = ctx.needs_input_grad
+    return (
+        _convolution(other, g, None, True) if need[0] else None,
+        _convolution(images, g, None, False) if need[1] else None,
+    )
+
+
+def fused(images: Tensor, layers: Sequence[Layer], add: Tensor | None = None) -> Tensor:
+    """:func:`convolve`, as an operator where PyTorch compiles."""
+    # Called as an operator, PyTorch first imports its compiler, which takes seconds; without need, do without.
+    if not torch.compiler.is_compiling():
+        return convolve(images, layers, add)
+    sizes = [layers[0].in_channels, *(layer.out_channels for layer in layers)]
+    weights, biases = [layer.packed for layer in layers], [layer.bias for layer in layers]
+    result: Tensor = _chain(images, weights, biases, sizes, [layer.relu for layer in layers], add)
+    return result
+
+
+@torch.library.custom_op("n3net::conv3x3_chain", mutates_args=())
+def _chain(
+    images: Tensor,
+    packed: list[Tensor],
+    biases: list[Tensor | None],
+    channels: list[int],
+    relu: list[bool],
+    add: Tensor | None,
+) -> Tensor:
+    layers = [Layer(*layer) for layer in zip(packed, biases, channels[:-1], channels[1:], relu, strict=True)]
+    return convolve(images, layers, add)
+
+
+@_chain.register_fake
+def _(
+    images: Tensor,
+    packed: list[Tensor],
+    biases: list[Tensor | None],
+    channels: list[int],
+    relu: list[bool],
+    add: Tensor | None,
+) -> Tensor:
+    return _empty(images, channels[-1], images.shape[2], images.shape[3])
+
+
+_convolution.register_autograd(_convolution_grad, setup_context=_convolution_setup)
+_weights.register_autograd(_weights_grad, setup_context=_weights_setup)

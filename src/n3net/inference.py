@@ -26,6 +26,7 @@ from n3net.matching.images import Matching, Pads
 from n3net.memory import return_freed_memory
 from n3net.models.folding import fold_batch_norm
 from n3net.nn import N3Block2d
+from n3net.nn.convolutions import fuse
 
 Array = npt.NDArray[Any]
 Part = tuple[slice, slice]  # rows and columns
@@ -78,11 +79,14 @@ def load_for(task: str, model: str | Path | nn.Module, kind: type) -> Any:
     return loaded
 
 
-def prepare(model: nn.Module, device: str | torch.device = "cpu") -> nn.Module:
-    """A copy of the model for inference: in eval mode, batch norm folded, channels last."""
+def prepare(model: nn.Module, device: str | torch.device = "cpu", fast: bool = True) -> nn.Module:
+    """A copy of the model for inference: in eval mode, batch norm folded, channels last.
+
+    With ``fast``, its 3 x 3 convolutions are the compiled kernel's where that can run, otherwise PyTorch's.
+    """
     folded = fold_batch_norm(model).to(device).requires_grad_(False)
     folded.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return folded
+    return fuse(folded) if fast else folded
 
 
 def run(

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from n3net.bench import naive
 from n3net.bench.measure import Timing, peak_memory, timings
-from n3net.convolution import accelerate
 from n3net.matching import Matching, match_images
 from n3net.models import DnCNN, N3Net, fold_batch_norm
+from n3net.nn.convolutions import accelerate
 
 CHANNELS, K = 8, 7
 Tick = Callable[[str], None]

@@ -157,8 +157,9 @@ class _Runner:
         self, model: str | Denoiser | None, sigma: float | None, real: bool, tile: int | None, device: str
     ) -> None:
         from n3net.denoising import resolve
+        from n3net.real import resolve_photo
 
-        self._model = cache(lambda gray: resolve(model, gray))
+        self._model = cache(lambda gray: (resolve_photo if real else resolve)(model, gray))
         self.sigma, self.real, self.tile, self.device = sigma, real, tile, device
 
     def denoise(self, picture: Picture, progress: Any) -> Result:

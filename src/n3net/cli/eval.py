@@ -153,7 +153,9 @@ def raw(
 @app.command()
 def real(
     data: Annotated[Path, typer.Option(help="Directory with pairs of photographs, NAME_real and NAME_mean.")],
-    model: Annotated[str, typer.Option(help="Weights with a noise map, by name or file.")] = "color",
+    model: Annotated[
+        str | None, typer.Option(help="Weights with a noise map, by name or file. (default: as 'n3net denoise --real')")
+    ] = None,
     json: Json = None,
     markdown: Markdown = None,
     limit: Limit = None,
@@ -165,8 +167,10 @@ def real(
     """
     from n3net.evaluation import real as protocol
     from n3net.evaluation.report import check_targets, write
+    from n3net.real import default_weights
 
     check_targets((json, markdown), force)
+    model = default_weights(gray=False) if model is None else model
     found = protocol.pairs(data, limit)
     with progress_bar() as bar:
         task = bar.add_task("", total=len(found))

@@ -60,10 +60,9 @@ def evaluate(
     progress: Callable[[str], None] = lambda what: None,
 ) -> list[Row]:
     """Denoise all photographs."""
-    from n3net.denoising import resolve
-    from n3net.real import check_model, denoise_photograph
+    from n3net.real import check_model, denoise_photograph, resolve_photo
 
-    net = resolve(model, gray=False)
+    net = resolve_photo(model, gray=False)
     check_model(net)
     rows = []
     for noisy_path, clean_path in found:

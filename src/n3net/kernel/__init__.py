@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+from typing import Any
 
 import torch
 from torch import Tensor
 
-INTERFACE = 3  # of the kernel that this package was written for
+INTERFACE = 4  # of the kernel that this package was written for
 _SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
 
 
@@ -48,10 +49,16 @@ def why_not(values: Tensor) -> str | None:
     return None
 
 
-def run(name: str, problem: ctypes.Structure, *tensors: Tensor | ctypes.Structure) -> None:
+def run(
+    name: str, problem: ctypes.Structure, *tensors: Tensor | ctypes.Structure | ctypes.Array[Any] | None, dtype: torch.dtype | None = None
+) -> None:
     """Call a function of the kernel; tensors are given as they lie in memory."""
-    dtype = next(t.dtype for t in tensors if isinstance(t, Tensor))
-    pointers = (ctypes.c_void_p(t.data_ptr()) if isinstance(t, Tensor) else ctypes.byref(t) for t in tensors)
+    dtype = dtype or next(t.dtype for t in tensors if isinstance(t, Tensor))
+    pointers = (_pointer(t) if t is None or isinstance(t, Tensor) else ctypes.byref(t) for t in tensors)
     if getattr(_LIBRARY, f"n3_{name}_{_SUFFIX[dtype]}")(ctypes.byref(problem), *pointers):
         shapes = [tuple(t.shape) for t in tensors if isinstance(t, Tensor)]
         raise MemoryError(f"n3net: out of memory in {name} for tensors {shapes}")
+
+
+def _pointer(tensor: Tensor | None) -> ctypes.c_void_p:
+    return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())

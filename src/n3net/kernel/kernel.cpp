@@ -60,9 +60,35 @@ struct Rows {
     int64_t threads;
 };
 
-// Images of a convolution, channels last. Mirrors `Tiles` in convolution.py.
-struct Tiles {
-    int64_t batch, height, width, channels;
+// Weights of a 3 x 3 convolution. These four mirror the structures of convolution.py.
+struct Packing {
+    int64_t in_channels, out_channels;
+    int64_t turned;  // as the gradient of the input needs them
+};
+
+struct Layer {
+    const void *packed, *bias;
+    int64_t in_channels, out_channels;
+    int64_t relu;
+};
+
+// Convolutions that follow on each other. Images are channels last; steps are in numbers.
+struct Chain {
+    int64_t layers, batch, height, width;
+    const void *x;
+    int64_t x_batch, x_row, x_col;
+    void *y;
+    int64_t out_height, out_width, y_batch, y_row, y_col;
+    const void *add;  // to the first channels of y
+    int64_t add_channels, add_batch, add_row, add_col;
+    const void *dot;                                // see Link
+    int64_t tile_rows, tile_cols, step, top, left;  // of the last layer, see TileGrid
+    int64_t threads;
+};
+
+struct WeightGradient {
+    int64_t batch, height, width, in_channels, out_channels;
+    int64_t x_batch, x_row, x_col, g_batch, g_row, g_col;
     int64_t threads;
 };
 
@@ -229,21 +255,24 @@ template <class Baseline, class Avx2, class Avx512> int run(Baseline baseline, A
     extern "C" int n3_select_backward_##name(const Rows *p, const T *gw, const T *z, const T *c, T *gz, T *gc) {       \
         return N3_RUN(select_backward<T>(*p, gw, z, c, gz, gc));                                                       \
     }                                                                                                                  \
-    extern "C" int n3_winograd_input_##name(const Tiles *p, const T *x, T *v) {                                        \
-        return N3_RUN(winograd_input<T>(*p, x, v));                                                                    \
+    extern "C" int n3_conv_packed_size_##name(const Packing *p, int64_t *size) {                                       \
+        return N3_RUN(packed_size<T>(p->in_channels, p->out_channels, size));                                          \
     }                                                                                                                  \
-    extern "C" int n3_winograd_output_##name(const Tiles *p, const T *m, T *y) {                                       \
-        return N3_RUN(winograd_output<T>(*p, m, y));                                                                   \
+    extern "C" int n3_conv_pack_##name(const Packing *p, const T *w, T *packed) {                                      \
+        return N3_RUN(pack<T>(*p, w, packed));                                                                         \
     }                                                                                                                  \
-    extern "C" int n3_winograd_gradient_##name(const Tiles *p, const T *g, T *v) {                                     \
-        return N3_RUN(winograd_gradient<T>(*p, g, v));                                                                 \
+    extern "C" int n3_conv_chain_##name(const Chain *p, const Layer *layers) {                                         \
+        return N3_RUN(chain<T>(*p, layers));                                                                           \
+    }                                                                                                                  \
+    extern "C" int n3_conv_weight_gradient_##name(const WeightGradient *p, const T *x, const T *g, T *gw) {            \
+        return N3_RUN(weight_gradient<T>(*p, x, g, gw));                                                               \
     }
 
 N3_EXPORT(f32, float)
 N3_EXPORT(f64, double)
 
 // Changes with the arguments of the functions above, and with INTERFACE in __init__.py.
-extern "C" int n3_interface() { return 3; }
+extern "C" int n3_interface() { return 4; }
 
 extern "C" const char *n3_instruction_set() {
     static const char *const names[] = {"baseline", "avx2", "avx512"};

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from n3net.matching.backends import choose
 from n3net.matching.grid import Border, Grid, col2im, crop, grid_for, im2col, pad, padding
 from n3net.matching.grid import Pads as Pads
-from n3net.matching.limits import compared, logits, marked, root
+from n3net.matching.limits import compared, gained, logits, marked, root
 from n3net.selection import Rule
 
 Distance = Literal["euclidean", "squared"]
@@ -93,7 +93,8 @@ def match_images(
         matching: patches and windows.
         distance: of two patches, the root of the sum of squares or the sum itself.
         rule: see :func:`n3net.select`.
-        gain: a further factor of the logits, computed from all distances (B, Qh, Qw, M) and the mask of candidates.
+        gain: a further factor of the logits, (B, Qh, Qw) or a scalar, computed from all distances (B, Qh, Qw, M) and
+            the mask of candidates.
         annealing: of the Concrete rule, (B, Qh, Qw).
         generator: for the rules that draw.
         differences: whether the values are subtracted from each volume.
@@ -122,6 +123,12 @@ def match_images(
     x = values
     embedding, values = marked(embedding, values)
     whole_cells = matching.patch_size % matching.stride == 0
+    if gain is not None and not torch.is_grad_enabled():
+        # Distances are computed twice, here and in the sweep, which costs less than to do without it.
+        source = pad(compared(embedding, embedding.shape[1] * matching.patch_size**2), pads)
+        source = source if whole_cells else im2col(source, matching.patch_size, matching.stride)
+        d = engine.distances(source, grid)  # (B, Qh, Qw, M)
+        scale, gain = scale * gained(gain, root(d) if euclidean else d, grid.candidates(d.device)), None
     if engine.sweep is not None and whole_cells and gain is None and not torch.is_grad_enabled():
         last = {"euclidean": euclidean, "differences": differences, "beside": beside, "pads": pads, "rule": rule}
         out = engine.sweep(embedding, scale, strength, values, grid, k, **last)
@@ -143,8 +150,7 @@ def match_images(
     else:
         d = engine.distances(embedding, grid)  # (B, Qh, Qw, M)
         d = root(d) if euclidean else d
-        none = d.isnan()
-        factor = gain(d.masked_fill(none, 0), grid.candidates(d.device) & ~none)
+        factor = gained(gain, d, grid.candidates(d.device))  # of each query, or one for all
         out = engine.aggregate(logits(d, factor * scale), strength, values, grid, k, **options)
     if not whole_cells:
         columns = out.unflatten(1, (-1, matching.patch_size**2)).flatten(0, 1)  # (B k C, P², Qh, Qw)

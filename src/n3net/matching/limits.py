@@ -17,6 +17,7 @@ looking whether there is need for it.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -66,6 +67,12 @@ def logits(d: Tensor, scale: Tensor) -> Tensor:
         nearest = signed.amin(-1, keepdim=True).abs()
         nearest = nearest.masked_fill(nearest.isinf(), 0)
     return (-s * (d - nearest)).clamp(-bound, bound).masked_fill(none, -torch.inf)
+
+
+def gained(gain: Callable[[Tensor, Tensor], Tensor], d: Tensor, candidates: Tensor) -> Tensor:
+    """A factor of the logits that is computed from all distances, of those that there are."""
+    none = d.isnan()
+    return gain(d.masked_fill(none, 0), candidates & ~none)
 
 
 def weigh(z: Tensor, candidates: Tensor, strength: Tensor, k: int, **rule: Any) -> tuple[Tensor, Tensor]:

@@ -97,11 +97,13 @@ def _queries(grid: list[int]) -> tuple[int, int]:
     return grid[0] - grid[3] + 1, grid[1] - grid[3] + 1
 
 
-@torch.library.custom_op("n3net::window_distances", mutates_args=())
-def _distances(embedding: Tensor, grid: list[int]) -> Tensor:
+def _compute_distances(embedding: Tensor, grid: list[int]) -> Tensor:
     d = embedding.new_empty(embedding.shape[0], *_queries(grid), grid[4] ** 2)
     _call("distances", grid, _sizes(embedding), _image(embedding), d)
     return d
+
+
+_distances = torch.library.custom_op("n3net::window_distances", _compute_distances, mutates_args=())
 
 
 @_distances.register_fake
@@ -280,7 +282,8 @@ def _flat(grid: Grid) -> list[int]:
 
 def distances(embedding: Tensor, grid: Grid) -> Tensor:
     """Squared distances of patches, 0 where a slot is no candidate: (B, C, H, W) -> (B, Qh, Qw, M)."""
-    result: Tensor = _distances(embedding, _flat(grid))
+    run = _distances if _operator_needed(embedding) else _compute_distances
+    result: Tensor = run(embedding, _flat(grid))
     return result
 
 
@@ -305,8 +308,7 @@ def neighbors(
     **rule: Any,
 ) -> Tensor:
     """All that :func:`n3net.matching.match_images` does, in one sweep, without gradients."""
-    # Called as an operator, PyTorch first imports its compiler, which takes seconds; without need, do without.
-    run = _neighbors if torch.compiler.is_compiling() else _compute_neighbors
+    run = _neighbors if _operator_needed() else _compute_neighbors
     start, hard = [pads[2], pads[0]], rule.get("rule") == "hard"
     result: Tensor = run(
         embedding, scale, strength, values, _flat(grid), start, k, euclidean, differences, beside, hard
@@ -316,6 +318,14 @@ def neighbors(
 
 def select(z: Tensor, strength: Tensor, k: int) -> Tensor:
     """:func:`n3net.selection.select_from_logits` with the rule "continuous": (..., M), (...) -> (..., k, M)."""
-    needed = torch.compiler.is_compiling() or (torch.is_grad_enabled() and (z.requires_grad or strength.requires_grad))
-    result: Tensor = (_selection if needed else _compute_selection)(z, strength, k)
+    run = _selection if _operator_needed(z, strength) else _compute_selection
+    result: Tensor = run(z, strength, k)
     return result
+
+
+def _operator_needed(*inputs: Tensor) -> bool:
+    """Whether PyTorch has to know of a call, for the gradients of its inputs or to compile it.
+
+    At the first call of an operator PyTorch imports its compiler, which takes seconds; without need, do without.
+    """
+    return torch.compiler.is_compiling() or (torch.is_grad_enabled() and any(t.requires_grad for t in inputs))

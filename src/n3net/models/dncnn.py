@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from n3net.nn.convolutions import FusedSequential
+
 
 class DnCNN(nn.Module):
     """Conv/BN/ReLU layers with a skip connection around them (Zhang et al. 2017; supplement, Table 9).
@@ -52,8 +54,11 @@ class DnCNN(nn.Module):
         return sum(isinstance(layer, nn.Conv2d) for layer in self.layers)
 
     def forward(self, x: Tensor) -> Tensor:
+        same = x[:, : self.skip]
+        if isinstance(self.layers, FusedSequential):
+            return self.layers(x, add=same)
         out: Tensor = self.layers(x)
         if self.skip == out.shape[1]:
-            return out + x[:, : self.skip]
-        out[:, : self.skip] += x[:, : self.skip]
+            return out + same
+        out[:, : self.skip] += same
         return out

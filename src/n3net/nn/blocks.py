@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from n3net.matching.backends import choose
 from n3net.matching.grid import im2col, pad
 from n3net.matching.images import Matching, Pads, match_images
-from n3net.matching.limits import compared, logits, marked, root, weigh
+from n3net.matching.limits import compared, gained, logits, marked, root, weigh
 from n3net.matching.sets import match_sets
 from n3net.nn.centers import at_centers
-from n3net.nn.normalization import DistanceNorm
+from n3net.nn.normalization import DistanceNorm, QueryNorm
 from n3net.nn.options import N3Options, resolve
 from n3net.selection import Rule, _check_choice
 
@@ -126,7 +126,9 @@ class N3Block2d(_Block):
         self.embedding = embedding_cnn(channels, channels, features) if isinstance(embedding, str) else embedding
         self.temperature = None if rule == "hard" else embedding_cnn(channels, 1, features)
         self.annealing = embedding_cnn(channels, 1, features) if rule == "concrete" else None
-        self.normalization = DistanceNorm() if self.options.normalize and rule != "hard" else None
+        self.normalization: DistanceNorm | QueryNorm | None = None
+        if self.options.normalize and rule != "hard":
+            self.normalization = QueryNorm() if self.options.normalize == "query" else DistanceNorm()
 
     def forward(
         self,
@@ -147,12 +149,9 @@ class N3Block2d(_Block):
             raise ValueError(f"x: expected shape (B, {self.channels}, H, W), got {tuple(x.shape)}")
         embedding = self._embed(x, match_on)
         scale, strength, annealing = self._per_patch(x, pads)
-        gain = None
-        if self.normalization is not None:
-            if self.normalization.training:
-                gain = self.normalization
-            else:
-                scale = scale * self.normalization.constant()
+        gain = self.normalization
+        if isinstance(gain, DistanceNorm) and not gain.training:
+            scale, gain = scale * gain.constant(), None
         with torch.autocast(x.device.type, enabled=False):
             return match_images(
                 embedding,
@@ -183,8 +182,6 @@ class N3Block2d(_Block):
         """
         embedding = self._embed(x, match_on)
         scale, strength, annealing = self._per_patch(x, None)
-        if self.normalization is not None:
-            scale = scale * self.normalization.constant()
         m, (height, width) = self.matching, x.shape[-2:]
         grid = m.grid(height, width)
         embedding = compared(marked(embedding, x)[0], embedding.shape[1] * m.patch_size**2)
@@ -192,8 +189,11 @@ class N3Block2d(_Block):
         source = source if m.patch_size % m.stride == 0 else im2col(source, m.patch_size, m.stride)
         d = choose("auto", source, grid, self.rule).distances(source, grid)  # (B, Qh, Qw, M)
         d = root(d) if self.options.distance == "euclidean" else d
+        candidates, norm = grid.candidates(d.device), self.normalization
+        if norm is not None:
+            scale = scale * (norm.constant() if isinstance(norm, DistanceNorm) else gained(norm, d, candidates))
         rule = {"rule": self.rule, "annealing": annealing, "generator": generator}
-        w, dead = weigh(logits(d, scale), grid.candidates(d.device), strength, self.k, **rule)
+        w, dead = weigh(logits(d, scale), candidates, strength, self.k, **rule)
         return w.masked_fill(dead[..., None, None], torch.nan), 1 / scale
 
     def _per_patch(self, x: Tensor, pads: Pads | None) -> tuple[Tensor, Tensor, Tensor | None]:

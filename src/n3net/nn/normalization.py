@@ -41,6 +41,26 @@ class DistanceNorm(nn.Module):
         return self.weight * torch.rsqrt(var + self.eps)
 
 
+class QueryNorm(nn.Module):
+    """Each query's distances divided by their own standard deviation, with a learned factor.
+
+    In training and in evaluation alike, there is nothing to gather: where all candidates are nearly alike, small
+    differences count as much as large ones do elsewhere.
+    """
+
+    def __init__(self, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(()))
+
+    def forward(self, distances: Tensor, candidates: Tensor) -> Tensor:
+        """The factor of each query: distances (B, Qh, Qw, M), mask of candidates (B, Qh, Qw, M) -> (B, Qh, Qw)."""
+        count = candidates.sum(-1).clamp(min=1)  # (B, Qh, Qw)
+        mean = distances.sum(-1) / count  # (B, Qh, Qw); distances are 0 where there is no candidate
+        var = torch.where(candidates, distances - mean[..., None], 0).square().sum(-1) / count
+        return self.weight * torch.rsqrt(var + self.eps)
+
+
 class SetNorm(nn.Module):
     """Context norm, then a batch norm without affine parameters, over the items of sets: (B, N, C) -> (B, N, C).
 

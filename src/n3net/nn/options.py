@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args, get_type_hints
+from typing import Literal, get_args, get_origin, get_type_hints
 
 from n3net.matching.grid import Border
 from n3net.matching.images import Distance
@@ -16,8 +16,9 @@ class N3Options:
 
     Args:
         distance: of two items, ``"euclidean"`` or ``"squared"`` (without the root).
-        normalize: divide the distances by their standard deviation, with a learned factor: a batch norm over all
-            distances. Its shift is left out, because a selection does not change when all logits shift.
+        normalize: divide the distances by their standard deviation, with a learned factor: true for that of all
+            distances, a batch norm without its shift, because a selection does not change when all logits shift;
+            ``"query"`` for that of each query's own candidates.
         temperature: ``"exp"``, the net predicts log t; ``"inverse"``, it predicts 1/t, of any sign.
         temperature_scale: t where the net of ``"exp"`` predicts 0.
         temperature_at: which of a patch's temperatures counts, the ``"center"`` pixel's or the ``"mean"`` of log t.
@@ -27,7 +28,7 @@ class N3Options:
     """
 
     distance: Distance = "euclidean"
-    normalize: bool = False
+    normalize: bool | Literal["query"] = False
     temperature: Literal["exp", "inverse"] = "exp"
     temperature_scale: float = 1.0
     temperature_at: Literal["center", "mean"] = "center"
@@ -38,10 +39,10 @@ class N3Options:
     def __post_init__(self) -> None:
         for name, hint in get_type_hints(type(self)).items():
             value, choices = getattr(self, name), get_args(hint)
-            if choices and value not in choices:
+            if get_origin(hint) is Literal and value not in choices:
                 raise ValueError(f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
-        if not isinstance(self.normalize, bool):
-            raise ValueError(f"normalize: expected true or false, got {self.normalize!r}")
+        if not isinstance(self.normalize, bool) and self.normalize != "query":
+            raise ValueError(f"normalize: expected true, false or 'query', got {self.normalize!r}")
         if not self.temperature_scale > 0:
             raise ValueError(f"temperature_scale: expected a positive number, got {self.temperature_scale!r}")
         if self.temperature == "inverse" and self.update == "tempered":

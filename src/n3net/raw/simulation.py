@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from n3net.color import LUMA
 from n3net.raw.noise import NoiseLevel
 
 Floats = NDArray[np.floating[Any]]
-
-LUMA = (0.299, 0.587, 0.114)  # ITU-R 601
-PATTERNS = ("RGGB", "BGGR", "GRBG", "GBRG")  # of the four pixels of a Bayer cell, row by row
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ TASKS = {
     "correspondence": "n3net.tasks.correspondence:Correspondences",
     "super-resolution": "n3net.tasks.superresolution:SuperResolution",
     "raw": "n3net.tasks.raw:RawDenoising",
+    "photo": "n3net.tasks.photo:PhotoDenoising",
 }
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from n3net.errors import UserError
 from n3net.models import Denoiser
 from n3net.tasks.images import ImageOptions, ImageTask, psnr, squared_error
-from n3net.training.data import Batch, choose, random_crop, to_planes
+from n3net.training.data import Batch, to_planes
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,8 @@ class GaussianDenoising(ImageTask):
                 raise UserError(f"data.guide: {given} is no DnCNN like the guide of {self.model['name']}") from None
 
     def item(self, number: int, rng: np.random.Generator) -> dict[str, Any]:
-        image = self.train.images[choose(self.seed, number, len(self.train))]
-        clean = to_planes(random_crop(image, self.options.crop, rng))  # (C, H, W)
+        crop = self.crop(number, self.options.crop, rng)  # (H, W, C)
+        clean = np.ascontiguousarray(crop.transpose(2, 0, 1))  # (C, H, W)
         sigma = np.float32(rng.uniform(*self.options.sigma_range))
         noise = rng.standard_normal(clean.shape, dtype=np.float32)
         return {"clean": clean, "noisy": clean + noise * (sigma / np.float32(255)), "sigma": sigma}

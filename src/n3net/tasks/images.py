@@ -6,14 +6,18 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from n3net.errors import UserError
 from n3net.models import create
 from n3net.tasks import Task, data_root
-from n3net.training.data import Images
+from n3net.training.data import Images, choose, random_crop
+from n3net.training.recoloring import recolor
 
 LOSS_PIXELS = 1600  # the loss of a crop counts like that of 40 x 40 pixels, DnCNN's; weight decay is relative to it
+LEAST = 0.01  # part of the noise; what is left below it hardly counts, so that empty crops do not rule the loss
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,7 @@ class ImageOptions:
         root: where they are; by default ``$N3NET_DATA``, else the current folder.
         crop: height and width of training crops.
         crops_per_image: that make an epoch.
+        colors: part of the crops that are given other colours, see :mod:`n3net.training.recoloring`.
         validation_images: how many of the validation images are used, evenly chosen; 0 for all.
     """
 
@@ -33,12 +38,15 @@ class ImageOptions:
     root: str | None = None
     crop: int = 80
     crops_per_image: int = 512
+    colors: float = 0.0
     validation_images: int = 0
 
     def __post_init__(self) -> None:
         for name, least in (("crop", 1), ("crops_per_image", 1), ("validation_images", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name}: expected at least {least}, got {getattr(self, name)}")
+        if not 0 <= self.colors <= 1:
+            raise ValueError(f"colors: expected a part, 0 to 1, got {self.colors}")
 
 
 class ImageTask(Task):
@@ -65,6 +73,13 @@ class ImageTask(Task):
     def build_model(self) -> nn.Module:
         return create(**self.model)
 
+    def crop(self, number: int, size: int, rng: np.random.Generator) -> NDArray[np.float32]:
+        """A square of the training image of an item, turned and perhaps recoloured, (H, W, C) in [0, 1]."""
+        crop = random_crop(self.train.images[choose(self.seed, number, len(self.train))], size, rng)
+        if self.options.colors and rng.random() < self.options.colors:
+            return recolor(crop, rng)
+        return np.asarray(crop, np.float32) / np.float32(255)
+
     @property
     def validation_count(self) -> int:
         return len(self.validation)
@@ -80,6 +95,16 @@ def squared_error(out: Tensor, clean: Tensor) -> tuple[Tensor, dict[str, Tensor]
     errors = (out.float() - clean).square().flatten(1).mean(1)  # (B,)
     shown = -10 * errors.detach().clamp(min=1e-10).log10().mean()
     return 0.5 * LOSS_PIXELS * clean.shape[1] * errors.mean(), {"psnr": shown}
+
+
+def relative_error(out: Tensor, clean: Tensor, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    """The logarithm of the mean square error against that of the noise, (B,), for which all noise levels count alike.
+
+    And how much less it is in dB, to show beside it.
+    """
+    left = (out.float() - clean).square().flatten(1).mean(1) / noise  # (B,), part of the noise
+    gain = -10 * left.detach().clamp(min=1e-6).log10().mean()
+    return (left / LEAST).log1p().mean(), {"gain": gain}
 
 
 def psnr(out: Tensor, clean: Tensor) -> float:

@@ -11,14 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from n3net.errors import UserError
+from n3net.imaging.demosaicking import PATTERNS
 from n3net.models import MODELS
 from n3net.models.raw import RawDenoiser
 from n3net.raw.noise import heteroscedastic, variance
-from n3net.raw.simulation import LEVELS, PATTERNS, SCENE, draw_level, draw_scene
-from n3net.tasks.images import ImageOptions, ImageTask, psnr, squared_error
-from n3net.training.data import Batch, choose, random_crop
-
-LEAST = 0.01  # part of the noise; what is left below it hardly counts, so that empty crops do not rule the loss
+from n3net.raw.simulation import LEVELS, SCENE, draw_level, draw_scene
+from n3net.tasks.images import ImageOptions, ImageTask, psnr, relative_error, squared_error
+from n3net.training.data import Batch
 
 
 @dataclass(frozen=True)
@@ -72,15 +71,14 @@ class RawDenoising(ImageTask):
 
     def item(self, number: int, rng: np.random.Generator) -> dict[str, Any]:
         options: RawOptions = self.options
-        image = self.train.images[choose(self.seed, number, len(self.train))]
         scene = draw_scene(rng, options.factor, options.exponent)
         level = draw_level(rng, options.log_a, spread=options.spread)
         if rng.random() < options.bayer:
-            rgb = _unit(random_crop(image, 2 * options.crop, rng))  # (2 H, 2 W, 3)
+            rgb = self.crop(number, 2 * options.crop, rng)  # (2 H, 2 W, 3)
             row, column = rng.integers(2, size=2)
             plane = scene.bayer(rgb, str(rng.choice(PATTERNS)))[row::2, column::2]  # (H, W)
         else:
-            plane = scene.luminance(_unit(random_crop(image, options.crop, rng)))
+            plane = scene.luminance(self.crop(number, options.crop, rng))
         clean = torch.from_numpy(np.ascontiguousarray(plane, np.float32))[None]  # (1, H, W)
         floor = 0.0 if rng.random() < options.clip_black else -math.inf
         noisy = heteroscedastic(clean, level.a, level.b, _generator(rng)).clamp(floor, 1.0)
@@ -89,11 +87,8 @@ class RawDenoising(ImageTask):
     def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         clean, a, b = batch["clean"], batch["a"], batch["b"]
         out = model(batch["noisy"], a, b)
-        errors = (out.float() - clean).square().flatten(1).mean(1)  # (B,)
-        left = errors / variance(clean, a, b).flatten(1).mean(1)  # (B,), part of the noise
-        gain = -10 * left.detach().clamp(min=1e-6).log10().mean()  # dB
-        loss = squared_error(out, clean)[0] if self.options.loss == "squared" else (left / LEAST).log1p().mean()
-        return loss, {"gain": gain}
+        loss, figures = relative_error(out, clean, variance(clean, a, b).flatten(1).mean(1))
+        return squared_error(out, clean)[0] if self.options.loss == "squared" else loss, figures
 
     def validate(self, model: nn.Module, index: int, rng: np.random.Generator) -> dict[str, float]:
         device = next(model.parameters()).device

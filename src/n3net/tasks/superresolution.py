@@ -31,6 +31,8 @@ class SuperResolutionOptions(ImageOptions):
         super().__post_init__()
         if not self.factors or min(self.factors) < 1:
             raise ValueError(f"factors: expected whole numbers of at least 1, got {self.factors}")
+        if self.colors:
+            raise ValueError(f"colors: expected 0, as super-resolution trains on luminance, got {self.colors}")
 
 
 class SuperResolution(ImageTask):

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from n3net.checking import from_mapping
-from n3net.convolution import accelerate
 from n3net.errors import UserError
+from n3net.nn.convolutions import accelerate
 from n3net.tasks import Task, task_class
 from n3net.training import checkpoint, require
 from n3net.training.config import Config, dump, seconds, to_mapping

@@ -46,18 +46,25 @@ def run(backend: str, tensors: list[Tensor], k: int, matching: Matching, **optio
 
 
 def spoiled(embedding: Tensor, values: Tensor, matching: Matching) -> Tensor:
-    """Pixels of patches that hold what is no number, by plain loops: (B, H, W)."""
+    """Pixels of patches that hold what is no number, or can choose from such patches only, by plain loops: (B, H, W)."""
     b, _, h, w = values.shape
     left, right, top, bottom = matching.padding(h, w)
     bad = ~(embedding.isfinite().all(1) & values.isfinite().all(1))
     bad = torch.nn.functional.pad(bad, (left, right, top, bottom))
     out = torch.zeros_like(bad)
-    size, step = matching.patch_size, matching.stride
+    grid, size, step = matching.grid(h, w), matching.patch_size, matching.stride
+    candidates = grid.candidates(bad.device).unflatten(-1, (grid.window, grid.window))
+    first = [grid.start(q, bad.device).tolist() for q in (grid.query_rows, grid.query_cols)]
     for i in range(b):
-        for y in range(0, bad.shape[1] - size + 1, step):
-            for x in range(0, bad.shape[2] - size + 1, step):
-                if bad[i, y : y + size, x : x + size].any():
-                    out[i, y : y + size, x : x + size] = True
+        holds = {
+            (y, x): bool(bad[i, y * step : y * step + size, x * step : x * step + size].any())
+            for y in range(grid.query_rows)
+            for x in range(grid.query_cols)
+        }
+        for (y, x), lost in holds.items():
+            slots = [(first[0][y] + int(u), first[1][x] + int(v)) for u, v in candidates[y, x].nonzero()]
+            if lost or all(holds[slot] for slot in slots):
+                out[i, y * step : y * step + size, x * step : x * step + size] = True
     return out[:, top : top + h, left : left + w]
 
 

@@ -37,8 +37,9 @@ class _Problem(ctypes.Structure):
 
 
 class _Image(ctypes.Structure):
-    """Mirrors ``Image`` in kernel.cpp."""
+    """Mirrors ``Image`` in kernel.cpp; ``tensor`` is whose memory it describes."""
 
+    tensor: Tensor
     _fields_ = [
         ("data", ctypes.c_void_p),
         *((name, ctypes.c_int64) for name in ("batch", "channel", "row", "col", "height", "width", "top", "left")),
@@ -47,7 +48,9 @@ class _Image(ctypes.Structure):
 
 def _image(images: Tensor, top: int = 0, left: int = 0) -> _Image:
     """(B, C, H, W) in any layout, from row ``top`` and column ``left`` of the grid on."""
-    return _Image(images.data_ptr(), *images.stride(), *images.shape[2:], top, left)
+    image = _Image(images.data_ptr(), *images.stride(), *images.shape[2:], top, left)
+    image.tensor = images
+    return image
 
 
 class _Rows(ctypes.Structure):

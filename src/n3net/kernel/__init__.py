@@ -50,7 +50,10 @@ def why_not(values: Tensor) -> str | None:
 
 
 def run(
-    name: str, problem: ctypes.Structure, *tensors: Tensor | ctypes.Structure | ctypes.Array[Any] | None, dtype: torch.dtype | None = None
+    name: str,
+    problem: ctypes.Structure,
+    *tensors: Tensor | ctypes.Structure | ctypes.Array[Any] | None,
+    dtype: torch.dtype | None = None,
 ) -> None:
     """Call a function of the kernel; tensors are given as they lie in memory."""
     dtype = dtype or next(t.dtype for t in tensors if isinstance(t, Tensor))

@@ -92,6 +92,15 @@ struct WeightGradient {
     int64_t threads;
 };
 
+// Batch norm of pixels, channels last and one pixel behind the other. Mirrors `_Norm` in normalizing.py.
+struct Norm {
+    int64_t rows, channels;
+    int64_t relu;   // whether a ReLU follows
+    int64_t batch;  // backward: whether mean and variance are those of the input
+    int64_t threads;
+    double eps;
+};
+
 // libgomp's way to run a function on a team of threads.
 using Team = void (*)(void (*)(void *), void *, unsigned threads, unsigned flags);
 
@@ -254,6 +263,17 @@ template <class Baseline, class Avx2, class Avx512> int run(Baseline baseline, A
     }                                                                                                                  \
     extern "C" int n3_select_backward_##name(const Rows *p, const T *gw, const T *z, const T *c, T *gz, T *gc) {       \
         return N3_RUN(select_backward<T>(*p, gw, z, c, gz, gc));                                                       \
+    }                                                                                                                  \
+    extern "C" int n3_norm_statistics_##name(const Norm *p, const T *x, T *mean, T *var) {                             \
+        return N3_RUN(norm_statistics<T>(*p, x, mean, var));                                                           \
+    }                                                                                                                  \
+    extern "C" int n3_norm_apply_##name(const Norm *p, const T *x, const T *mean, const T *var, const T *weight,       \
+                                        const T *bias, T *y) {                                                         \
+        return N3_RUN(norm_apply<T>(*p, x, mean, var, weight, bias, y));                                               \
+    }                                                                                                                  \
+    extern "C" int n3_norm_backward_##name(const Norm *p, const T *g, const T *x, const T *mean, const T *var,         \
+                                           const T *weight, const T *bias, T *gx, T *gw, T *gb) {                      \
+        return N3_RUN(norm_backward<T>(*p, g, x, mean, var, weight, bias, gx, gw, gb));                                \
     }                                                                                                                  \
     extern "C" int n3_conv_packed_size_##name(const Packing *p, int64_t *size) {                                       \
         return N3_RUN(packed_size<T>(p->in_channels, p->out_channels, size));                                          \

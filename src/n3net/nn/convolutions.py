@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -79,6 +80,12 @@ class FusedConv3x3(nn.Conv2d):
         self.relu = relu
         self.register_buffer("packed", convolution.pack(layer.weight.detach()), persistent=False)
         self.eval()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> FusedConv3x3:
+        """Packed weights are not converted to another type or device, but made again."""
+        super()._apply(fn, recurse)
+        self.packed = self.packed if kernel.why_not(self.weight) else convolution.pack(self.weight.detach())
+        return self
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, relu={self.relu}"

@@ -12,7 +12,7 @@ help:  ## List the targets
 
 install: $(STAMP)  ## Make .venv and install n3net into it
 
-$(STAMP): pyproject.toml setup.py constraints.txt $(wildcard src/n3net/kernel/*)
+$(STAMP): pyproject.toml setup.py constraints.txt $(wildcard src/n3net/kernel/*.cpp src/n3net/kernel/*.inc)
 	@echo "Installing n3net into $(VENV) (the first time fetches PyTorch, a few minutes) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --progress-bar on -c constraints.txt torch numpy
@@ -36,4 +36,4 @@ bench: $(STAMP)  ## Measure speed and memory, as ratios
 	$(BIN)/n3net bench
 
 clean:  ## Remove what the other targets made
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache src/*.egg-info src/n3net/*.so
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache src/*.egg-info src/n3net/*.so src/n3net/kernel/*.so

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 INTERFACE = 4  # of the kernel that this package was written for
+_FILE = Path(__file__).with_name("libn3net.so")  # under this name on every system
 _SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
 
 
 def _load() -> tuple[ctypes.CDLL | None, str]:
     """The kernel, and if there is none, why."""
-    spec = importlib.util.find_spec("n3net._kernel")
-    if spec is None or spec.origin is None:
-        return None, "the compiled kernel was not built (no C++ compiler when n3net was installed)"
+    if not _FILE.is_file():
+        return None, "the compiled kernel was not built (no C++ compiler, or one that failed, when n3net was installed)"
     try:
-        library = ctypes.CDLL(spec.origin)
+        library = ctypes.CDLL(str(_FILE))
         library.n3_instruction_set.restype = ctypes.c_char_p
     except (OSError, AttributeError) as error:
         return None, f"the compiled kernel does not load: {error}"

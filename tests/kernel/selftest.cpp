@@ -269,46 +269,94 @@ template <class T> void test_select(const Rows &rows, double sharpness) {
 
 // Convolutions.
 
-// The transform of Winograd's weights, 36 x 9: the Kronecker product of G with itself.
-Numbers winograd_weights() {
-    const double g[6][3] = {{6, 0, 0}, {-4, -4, -4}, {-4, 4, -4}, {1, 2, 4}, {1, -2, 4}, {0, 0, 24}};
-    Numbers both(36 * 9);
-    for (int64_t i = 0; i < 36; ++i)
-        for (int64_t u = 0; u < 9; ++u) both[i * 9 + u] = g[i / 6][u / 3] * g[i % 6][u % 3] / (24 * 24);
-    return both;
+template <class T> std::vector<T> packed_weights(int64_t in, int64_t out, const Numbers &weight) {
+    const Packing packing = {in, out, 0};
+    int64_t size = 0;
+    KERNEL(conv_packed_size, &packing, &size);
+    std::vector<T> packed(size, T(-1));
+    auto w = as<T>(weight);
+    KERNEL(conv_pack, &packing, w.data(), packed.data());
+    return packed;
 }
 
-// The transforms, with the products between them as literal loops.
-template <class T> void test_winograd(int64_t batch, int64_t height, int64_t width, int64_t from, int64_t to, int64_t threads) {
-    auto x = random_numbers(batch * height * width * from), weight = random_numbers(to * from * 9);
-    auto g = random_numbers(batch * height * width * to);
-    int64_t count = batch * ((height + 3) / 4) * ((width + 3) / 4);
-    Tiles in = {batch, height, width, from, threads}, out = {batch, height, width, to, threads};
-    auto xt = as<T>(x), gt = as<T>(g);
-    std::vector<T> v(36 * count * from), m(36 * count * to), y(g.size(), T(-1)), vg(36 * count * to);
-    KERNEL(winograd_input, &in, xt.data(), v.data());
-    KERNEL(winograd_gradient, &out, gt.data(), vg.data());
-    auto transform = winograd_weights();
-    Numbers weight_gradient(weight.size()), expected_gradient;
-    for (int64_t i = 0; i < 36; ++i)
-        for (int64_t k = 0; k < to; ++k)
-            for (int64_t c = 0; c < from; ++c) {
-                double transformed = 0, product = 0;
-                for (int64_t u = 0; u < 9; ++u) transformed += transform[i * 9 + u] * weight[(k * from + c) * 9 + u];
-                for (int64_t t = 0; t < count; ++t) {
-                    m[(i * count + t) * to + k] += T(transformed) * v[(i * count + t) * from + c];
-                    product += double(vg[(i * count + t) * to + k]) * v[(i * count + t) * from + c];
-                }
-                for (int64_t u = 0; u < 9; ++u) weight_gradient[(k * from + c) * 9 + u] += transform[i * 9 + u] * product;
-            }
-    KERNEL(winograd_output, &out, m.data(), y.data());
-    expect_close("winograd", y, literal_convolution(batch, height, width, from, to, x, weight), TOLERANCE<T>);
-    for (size_t i = 0; i < weight.size(); ++i) {  // linear in the weights: its gradient is what a single weight gives
-        Numbers single(weight.size());
+// Two convolutions, a bias and a ReLU after the first, and an image that is added; and the gradient of weights.
+template <class T> void test_convolution(int64_t batch, int64_t height, int64_t width, int64_t from, int64_t to, int64_t threads) {
+    const int64_t pixels = batch * height * width;
+    auto x = random_numbers(pixels * from), first = random_numbers(to * from * 9), second = random_numbers(from * to * 9);
+    auto bias = random_numbers(to), g = random_numbers(pixels * to);
+    auto between = literal_convolution(batch, height, width, from, to, x, first);
+    for (size_t i = 0; i < between.size(); ++i) between[i] = std::max(0.0, between[i] + bias[i % to]);
+    auto expected = literal_convolution(batch, height, width, to, from, between, second);
+    for (size_t i = 0; i < expected.size(); ++i) expected[i] += x[i];
+
+    auto xt = as<T>(x), bt = as<T>(bias), gt = as<T>(g);
+    auto first_packed = packed_weights<T>(from, to, first), second_packed = packed_weights<T>(to, from, second);
+    const Layer layers[] = {{first_packed.data(), bt.data(), from, to, 1}, {second_packed.data(), nullptr, to, from, 0}};
+    std::vector<T> y(x.size(), T(-1));
+    Chain chain = {};
+    chain.layers = 2;
+    chain.batch = batch;
+    chain.height = chain.out_height = height;
+    chain.width = chain.out_width = width;
+    chain.x = xt.data();
+    chain.y = y.data();
+    chain.add = xt.data();
+    chain.add_channels = from;
+    chain.x_col = chain.y_col = chain.add_col = from;
+    chain.x_row = chain.y_row = chain.add_row = from * width;
+    chain.x_batch = chain.y_batch = chain.add_batch = from * width * height;
+    chain.tile_rows = (height + 3) / 4;
+    chain.tile_cols = (width + 3) / 4;
+    chain.step = 4;
+    chain.threads = threads;
+    KERNEL(conv_chain, &chain, layers);
+    expect_close("conv_chain", y, expected, TOLERANCE<T>);
+
+    std::vector<T> gw(first.size(), T(-1));
+    const WeightGradient sizes = {batch, height, width, from, to, from * width * height, from * width, from,
+                                  to * width * height, to * width, to, threads};
+    KERNEL(conv_weight_gradient, &sizes, xt.data(), gt.data(), gw.data());
+    Numbers expected_gradient;
+    for (size_t i = 0; i < first.size(); ++i) {  // linear in the weights: its gradient is what a single weight gives
+        Numbers single(first.size());
         single[i] = 1;
         expected_gradient.push_back(inner_product(g, literal_convolution(batch, height, width, from, to, x, single)));
     }
-    expect_close("winograd, gradient of the weights", weight_gradient, expected_gradient, TOLERANCE<T>);
+    expect_close("conv_weight_gradient", gw, expected_gradient, TOLERANCE<T>);
+}
+
+// Batch norm and ReLU; their gradients by finite differences, in double.
+Numbers literal_norm(int64_t rows, int64_t channels, const Numbers &x, const Numbers &weight, const Numbers &bias, double eps) {
+    Numbers y(x.size());
+    for (int64_t c = 0; c < channels; ++c) {
+        double mean = 0, var = 0;
+        for (int64_t r = 0; r < rows; ++r) mean += x[r * channels + c] / rows;
+        for (int64_t r = 0; r < rows; ++r) var += (x[r * channels + c] - mean) * (x[r * channels + c] - mean) / rows;
+        for (int64_t r = 0; r < rows; ++r)
+            y[r * channels + c] = std::max(0.0, (x[r * channels + c] - mean) / std::sqrt(var + eps) * weight[c] + bias[c]);
+    }
+    return y;
+}
+template <class T> void test_norm(int64_t rows, int64_t channels, int64_t threads) {
+    auto x = random_numbers(rows * channels), weight = random_numbers(channels), bias = random_numbers(channels);
+    auto g = random_numbers(rows * channels);
+    auto xt = as<T>(x), wt = as<T>(weight), bt = as<T>(bias), gt = as<T>(g);
+    std::vector<T> mean(channels), var(channels), y(x.size()), gx(x.size()), gw(channels), gb(channels);
+    const double eps = 1e-3;
+    const Norm norm = {rows, channels, 1, 1, threads, eps};
+    KERNEL(norm_statistics, &norm, xt.data(), mean.data(), var.data());
+    KERNEL(norm_apply, &norm, xt.data(), mean.data(), var.data(), wt.data(), bt.data(), y.data());
+    expect_close("norm_apply", y, literal_norm(rows, channels, x, weight, bias, eps), TOLERANCE<T>);
+    KERNEL(norm_backward, &norm, gt.data(), xt.data(), mean.data(), var.data(), wt.data(), bt.data(), gx.data(), gw.data(),
+           gb.data());
+    if constexpr (std::is_same_v<T, double>) {
+        const auto loss = [&](const Numbers &a, const Numbers &w, const Numbers &b) {
+            return inner_product(g, literal_norm(rows, channels, a, w, b, eps));
+        };
+        expect_gradient("norm_backward, input", [&](const Numbers &a) { return loss(a, weight, bias); }, x, gx);
+        expect_gradient("norm_backward, weight", [&](const Numbers &w) { return loss(x, w, bias); }, weight, gw);
+        expect_gradient("norm_backward, bias", [&](const Numbers &b) { return loss(x, weight, b); }, bias, gb);
+    }
 }
 
 template <class T> void test_all() {
@@ -339,8 +387,11 @@ template <class T> void test_all() {
             test_select<T>({3, 40, 7, threads}, sharpness);
         }
     for (int64_t threads : {1, 3}) {
-        test_winograd<T>(2, 9, 6, 3, 2, threads);
-        test_winograd<T>(1, 4, 13, 17, 5, threads);
+        test_convolution<T>(2, 9, 6, 3, 2, threads);
+        test_convolution<T>(1, 4, 13, 17, 5, threads);
+        test_convolution<T>(1, 70, 9, 8, 16, threads);  // more rows than a chain keeps
+        test_norm<T>(70, 8, threads);
+        test_norm<T>(3, 16, threads);
     }
     std::printf("%s: %s\n", where, failures == before ? "ok" : "failed");
 }

@@ -47,26 +47,28 @@ def command(
     from n3net.bench.measure import machine
 
     chosen = _choose(FIGURES, only, slow)
-    console = Console()
+    progress = Console(stderr=True, highlight=False)
     about = machine()
-    console.print(", ".join(f"{key} {value}" for key, value in about.items()), highlight=False)
+    typer.echo(", ".join(f"{key} {value}" for key, value in about.items()))
     results: dict[str, Result | str] = {}
-    with console.status("") as status:
-        for number, figure in enumerate(chosen, 1):
-            head = f"{number}/{len(chosen)} {figure.key}"
-            status.update(head)
+    for number, figure in enumerate(chosen, 1):
+        head = f"{number}/{len(chosen)} {figure.key}"
+        with progress.status(head) as status:
 
-            def tell(so_far: Result, head: str = head) -> None:
+            def tell(so_far: Result, head: str = head, status: Any = status) -> None:
                 status.update(f"{head}: {_said(so_far)}, {so_far.rounds} rounds")
 
             try:
-                results[figure.key] = measure_apart(figure, threads or torch.get_num_threads(), seconds, tell)
+                result: Result | str = measure_apart(figure, threads or torch.get_num_threads(), seconds, tell)
             except FigureError as error:
-                results[figure.key] = str(error)
-    console.print(_table(FIGURES if not only else chosen, results))
+                result = str(error)
+        progress.print(f"{head}: {result if isinstance(result, str) else _said(result)}", soft_wrap=True)
+        results[figure.key] = result
+        if output is not None:
+            _write(output, about, results)  # what is known so far, in case that it is stopped
+    typer.echo(_table(FIGURES if not only else chosen, results))
     if output is not None:
-        _write(output, about, results)
-        console.print(f"Written to {output}")
+        typer.echo(f"Written to {output}")
     if any(isinstance(result, str) for result in results.values()):
         raise typer.Exit(1)
 
@@ -81,25 +83,25 @@ def _choose(figures: Sequence[Figure], only: list[str] | None, slow: bool) -> li
     return [figure for figure in figures if (figure.key in only if only else slow or not figure.slow)]
 
 
-def _table(figures: Sequence[Figure], results: dict[str, Result | str]) -> Any:
+def _table(figures: Sequence[Figure], results: dict[str, Result | str]) -> str:
     """All figures, also those that failed and those that nobody asked for."""
-    from rich.table import Table
+    from n3net.cli.tables import table
 
-    table = Table("figure", "threads", "measured", "middle half", "to reach", "reached")
+    rows = []
     for figure in figures:
         result = results.get(figure.key)
-        goal = f"≤ {figure.to_reach:.{_digits(figure.to_reach)}f}"
+        measured, half, reached, threads = "–", "", "", ""
         if result is None:
-            table.add_row(figure.what, "", "not measured", "takes many minutes: --slow", goal, "")
+            half = "takes many minutes: --slow"
         elif isinstance(result, str):
-            table.add_row(figure.what, "", "failed", result, goal, "")
+            half = "failed, see above"
         else:
             digits = _digits(result.to_reach)
+            measured, threads, reached = _said(result), str(result.threads), "yes" if result.reached else "no"
             half = f"{result.low:.{digits}f} - {result.high:.{digits}f}" + ("" if result.settled else ", not settled")
-            table.add_row(
-                figure.what, str(result.threads), _said(result), half, goal, "yes" if result.reached else "no"
-            )
-    return table
+        goal = f"{figure.to_reach:.{_digits(figure.to_reach)}f}"
+        rows.append([figure.key, measured, half, goal, reached, threads, figure.what])
+    return table(["figure", "measured", "middle half", "to reach", "reached", "threads", "what it is"], rows)
 
 
 def _digits(number: float) -> int:

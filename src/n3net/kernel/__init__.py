@@ -8,7 +8,7 @@ import importlib.util
 import torch
 from torch import Tensor
 
-INTERFACE = 3  # of the kernel that this package was written for
+INTERFACE = 4  # of the kernel that this package was written for
 _SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
 
 
@@ -48,10 +48,9 @@ def why_not(values: Tensor) -> str | None:
     return None
 
 
-def run(name: str, problem: ctypes.Structure, *tensors: Tensor | ctypes.Structure) -> None:
-    """Call a function of the kernel; tensors are given as they lie in memory."""
-    dtype = next(t.dtype for t in tensors if isinstance(t, Tensor))
-    pointers = (ctypes.c_void_p(t.data_ptr()) if isinstance(t, Tensor) else ctypes.byref(t) for t in tensors)
-    if getattr(_LIBRARY, f"n3_{name}_{_SUFFIX[dtype]}")(ctypes.byref(problem), *pointers):
-        shapes = [tuple(t.shape) for t in tensors if isinstance(t, Tensor)]
-        raise MemoryError(f"n3net: out of memory in {name} for tensors {shapes}")
+def run(name: str, problem: ctypes.Structure, *arguments: Tensor | ctypes.Structure) -> None:
+    """Call a function of the kernel; tensors, and structures with a ``tensor``, are given as they lie in memory."""
+    tensors: list[Tensor] = [a if isinstance(a, Tensor) else a.tensor for a in arguments]
+    pointers = (ctypes.c_void_p(a.data_ptr()) if isinstance(a, Tensor) else ctypes.byref(a) for a in arguments)
+    if getattr(_LIBRARY, f"n3_{name}_{_SUFFIX[tensors[0].dtype]}")(ctypes.byref(problem), *pointers):
+        raise MemoryError(f"n3net: out of memory in {name} for tensors {[tuple(t.shape) for t in tensors]}")

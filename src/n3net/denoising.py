@@ -45,7 +45,8 @@ def denoise(
             each with its own noise level. A colour model is given a gray image three times, and its outputs are
             averaged.
         peak: the value of white, by default 255, 65535 or 1.
-        tile: side of the tiles in pixels, see :func:`n3net.inference.split`; changes memory and speed, not the result.
+        tile: longest side of the tiles in pixels, see :func:`n3net.inference.run`; changes memory and speed, not the
+            result.
         device: where the network runs.
         progress: called with the pixels that are done and all there are.
 

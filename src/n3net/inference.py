@@ -111,9 +111,10 @@ def run(
         told: inputs (1, C, h, w) each -> what the network is given; by default the only input.
         finish: the network's output, and what it was given -> the result; by default the output. Both work pixel by
             pixel.
-        tile: see :func:`split`.
+        tile: longest side of a tile in pixels, but see :func:`split` and :func:`n3net.streaming.tile_for` for how small
+            it can be; by default as large as memory allows.
         device: see :func:`prepare`.
-        progress: called again and again.
+        progress: called after each tile; of a network that is swept, after each tile of each of its steps.
     """
     needed = smallest_size(net, *size)
     if needed != size:
@@ -236,12 +237,12 @@ def split(model: nn.Module, height: int, width: int, tile: int | None = None, me
 
 def smallest_size(model: nn.Module, height: int, width: int) -> tuple[int, int]:
     """The size of an image, or a larger one if its patches are fewer than the neighbours that the model looks for."""
-    grid = _matching(model)
-    needed = max((m.k for m in model.modules() if isinstance(m, N3Block2d)), default=0)
-    if grid is None or grid.grid(height, width).fewest_candidates() >= needed:
-        return height, width
-    least = (grid.window - 1) * grid.stride + grid.patch_size
-    return max(height, least), max(width, least)
+    for block in (m for m in model.modules() if isinstance(m, N3Block2d)):
+        grid = block.matching
+        if grid.grid(height, width).fewest_candidates() < block.k:
+            least = (grid.window - 1) * grid.stride + grid.patch_size
+            height, width = max(height, least), max(width, least)
+    return height, width
 
 
 @dataclass(frozen=True)

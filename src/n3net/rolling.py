@@ -23,13 +23,16 @@ class TileSize:
 
 
 class Source(Protocol):
-    """What a step reads a map through. It asks for rows from top to bottom."""
+    """What a step reads a map through."""
 
-    def advance(self, rows: slice) -> None:
-        """Have these rows ready; those before them will not be asked for again."""
+    def advance(self, stop: int) -> None:
+        """Have all rows before this one ready."""
+
+    def release(self, first: int) -> None:
+        """Rows before this one will not be asked for again."""
 
     def crop(self, rows: slice, cols: slice) -> Tensor:
-        """Some of the rows that are ready, (1, C, h, w)."""
+        """Some of the rows that are ready and not released, (1, C, h, w)."""
 
 
 class Map(Protocol):
@@ -55,12 +58,28 @@ class RollingMap(ABC):
         self.first = self.stop = 0  # the row of the map that the buffer begins with, and the first not yet computed
 
     @abstractmethod
-    def prepare(self, rows: slice) -> None:
-        """Have ready what these rows are computed from."""
+    def advance(self, stop: int) -> None:
+        """Have ready what rows before this one are computed from."""
+
+    @abstractmethod
+    def release(self, first: int) -> None:
+        """Let go of what only rows before this one are computed from."""
 
     @abstractmethod
     def compute(self, rows: slice, cols: slice) -> Tensor:
-        """A tile of prepared rows, (1, C, h, w)."""
+        """A tile, (1, C, h, w)."""
+
+    def seen(self, rows: slice, cols: slice, margin: int) -> tuple[slice, slice]:
+        """A tile with a margin, as far as there is one.
+
+        All tiles of a band get the same size, with more than the margin at the border of the image, so that each finds
+        the memory that the one before has freed.
+        """
+        width = self.size[1]
+        longest = next(cut(slice(0, width), self.tile.cols)).stop
+        length = min(longest + 2 * margin, width)
+        start = min(max(cols.start - margin, 0), width - length)
+        return grown(rows, margin, self.size[0]), slice(start, start + length)
 
     def source(self) -> Reader:
         self.readers.append(Reader(self))
@@ -76,15 +95,17 @@ class RollingMap(ABC):
     def compute_up_to(self, stop: int) -> None:
         """All rows before this one, if they are not there yet."""
         for rows in cut(slice(self.stop, stop), self.tile.rows):
-            self.prepare(rows)
+            self.advance(rows.stop)
             for cols in cut(slice(0, self.size[1]), self.tile.cols):
                 values = self.compute(rows, cols)[0].permute(1, 2, 0)  # (h, w, C)
                 if cols.start == 0:
                     self._make_room(rows.stop, values)
                 assert self.buffer is not None
                 self.buffer[rows.start - self.first : rows.stop - self.first, cols] = values
+                del values  # before the next tile needs its memory
                 self.count((rows.stop - rows.start) * (cols.stop - cols.start))
             self.stop = rows.stop
+            self.release(rows.stop)
 
     def _make_room(self, stop: int, like: Tensor) -> None:
         """For rows up to ``stop``, by forgetting rows that nobody needs."""
@@ -108,9 +129,11 @@ class Reader:
     def __init__(self, of: RollingMap) -> None:
         self.map, self.first = of, 0
 
-    def advance(self, rows: slice) -> None:
-        self.first = max(self.first, rows.start)
-        self.map.compute_up_to(rows.stop)
+    def advance(self, stop: int) -> None:
+        self.map.compute_up_to(stop)
+
+    def release(self, first: int) -> None:
+        self.first = first
 
     def crop(self, rows: slice, cols: slice) -> Tensor:
         return self.map.kept.crop(rows, cols)
@@ -124,3 +147,8 @@ def cut(whole: slice, longest: int) -> Iterator[slice]:
         length = min(length + -length % STEP, longest)
         for start in range(whole.start, whole.stop, length):
             yield slice(start, min(start + length, whole.stop))
+
+
+def grown(part: slice, margin: int, size: int) -> slice:
+    """A part of something of some size with a margin, as far as there is one."""
+    return slice(max(part.start - margin, 0), min(part.stop + margin, size))

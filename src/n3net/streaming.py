@@ -24,8 +24,8 @@ from n3net.memory import return_freed_memory
 from n3net.nn import N3Block2d
 from n3net.rolling import STEP, Map, Reader, RollingMap, TileSize, cut
 
-TILE_MEMORY = 200 * 2**20  # bytes that the activations of a tile may need
-MAP_MEMORY = 450 * 2**20  # bytes that the maps may need
+TILE_MEMORY = 140 * 2**20  # bytes that the activations of a tile may need
+MAP_MEMORY = 400 * 2**20  # bytes that the maps may need
 LEAST = 32  # side of a tile: a smaller one would be mostly margin
 
 
@@ -56,9 +56,11 @@ def stream(
     result: Map = net.compose(sweep.apply, image)
     inputs, outputs = image.source(), result.source()
     for rows in cut(slice(0, size[0]), tile.rows):
-        outputs.advance(rows)
-        inputs.advance(rows)
+        outputs.advance(rows.stop)
+        inputs.advance(rows.stop)
         yield rows, inputs.crop(rows, slice(0, size[1])), outputs.crop(rows, slice(0, size[1]))
+        for source in (inputs, outputs):
+            source.release(rows.stop)
         return_freed_memory()
 
 
@@ -109,7 +111,10 @@ class _Image(RollingMap):
         super().__init__(sweep.size, sweep.tile, sweep.counter(0, sweep.size))
         self.read = read
 
-    def prepare(self, rows: slice) -> None:
+    def advance(self, stop: int) -> None:
+        pass
+
+    def release(self, first: int) -> None:
         pass
 
     def compute(self, rows: slice, cols: slice) -> Tensor:
@@ -126,11 +131,14 @@ class _Local(RollingMap):
             raise ValueError(f"{type(net).__name__}: has no reach, which says how many pixels away it looks")
         self.net, self.reach, self.x = net, reach, x.source()
 
-    def prepare(self, rows: slice) -> None:
-        self.x.advance(_grown(rows, self.reach, self.size[0]))
+    def advance(self, stop: int) -> None:
+        self.x.advance(min(stop + self.reach, self.size[0]))
+
+    def release(self, first: int) -> None:
+        self.x.release(max(first - self.reach, 0))
 
     def compute(self, rows: slice, cols: slice) -> Tensor:
-        seen_rows, seen_cols = _grown(rows, self.reach, self.size[0]), _grown(cols, self.reach, self.size[1])
+        seen_rows, seen_cols = self.seen(rows, cols, self.reach)
         out: Tensor = self.net(_channels_last(self.x.crop(seen_rows, seen_cols)))
         return out[..., _within(rows, seen_rows), _within(cols, seen_cols)]
 
@@ -146,11 +154,14 @@ class _Scales(RollingMap):
         margin = -(-max(map(_reach, nets), default=0) // stride)
         self.block, self.layout, self.margin, self.x = block, layout, margin, x.source()
 
-    def prepare(self, rows: slice) -> None:
-        self.x.advance(self.layout.rows.pixels(_grown(rows, self.margin, self.size[0])))
+    def advance(self, stop: int) -> None:
+        self.x.advance(self.layout.rows.pixels(slice(0, min(stop + self.margin, self.size[0]))).stop)
+
+    def release(self, first: int) -> None:
+        self.x.release(self.layout.rows.pixels(slice(max(first - self.margin, 0), self.size[0])).start)
 
     def compute(self, rows: slice, cols: slice) -> Tensor:
-        seen_rows, seen_cols = _grown(rows, self.margin, self.size[0]), _grown(cols, self.margin, self.size[1])
+        seen_rows, seen_cols = self.seen(rows, cols, self.margin)
         x = self.x.crop(self.layout.rows.pixels(seen_rows), self.layout.cols.pixels(seen_cols))
         out = self.block.scales(_channels_last(x), self.layout.pads(seen_rows, seen_cols))
         return out[..., _within(rows, seen_rows), _within(cols, seen_cols)]
@@ -173,12 +184,19 @@ class _Neighbors:
         self.block, self.layout = block, layout
         self.x, self.match_on, self.scales = x, match_on, scales
 
-    def advance(self, rows: slice) -> None:
+    def advance(self, stop: int) -> None:
         side = self.layout.rows
-        patches = side.seen(side.touching(rows))
-        self.scales.advance(patches)
-        self.match_on.advance(side.pixels(patches))
-        self.x.advance(side.pixels(patches))
+        patches = side.seen(side.touching(slice(0, stop)))
+        self.scales.advance(patches.stop)
+        for reader in (self.match_on, self.x):
+            reader.advance(side.pixels(patches).stop)
+
+    def release(self, first: int) -> None:
+        side = self.layout.rows
+        patches = side.seen(side.touching(slice(min(first, side.size - 1), side.size)))
+        self.scales.release(patches.start)
+        for reader in (self.match_on, self.x):
+            reader.release(side.pixels(patches).start)
 
     def crop(self, rows: slice, cols: slice) -> Tensor:
         x, match_on, scales = (reader.map.kept for reader in (self.x, self.match_on, self.scales))
@@ -252,11 +270,6 @@ def _weights(net: nn.Module) -> int:
 
 def _channels_last(x: Tensor) -> Tensor:
     return x.contiguous(memory_format=torch.channels_last)
-
-
-def _grown(part: slice, by: int, size: int) -> slice:
-    """With a margin, as far as there is one."""
-    return slice(max(part.start - by, 0), min(part.stop + by, size))
 
 
 def _within(part: slice, around: slice) -> slice:

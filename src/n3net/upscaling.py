@@ -45,8 +45,8 @@ def upscale(
         model: a :class:`n3net.models.Upscaler`, or what :func:`n3net.load` takes: a name or a file. By default
             ``"upscale"``.
         peak: the value of white, by default 255, 65535 or 1.
-        tile: side of the tiles in pixels of what the network sees, see :func:`n3net.inference.split`; changes memory
-            and speed, not the result.
+        tile: longest side of the tiles in pixels of what the network sees, see :func:`n3net.inference.run`; changes
+            memory and speed, not the result.
         device: where the network runs.
         progress: called with the pixels that are done and all there are.
 

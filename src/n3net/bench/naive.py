@@ -57,7 +57,7 @@ class Block(nn.Module):
         super().__init__()
         self.block = block
 
-    def forward(self, x: Tensor, match_on: Tensor | None = None, pads: object = None) -> Tensor:
+    def forward(self, x: Tensor, match_on: Tensor | None = None) -> Tensor:
         block = self.block
         scale, _, _ = block._per_patch(x, None)
         grid = block.matching.grid(*x.shape[-2:])

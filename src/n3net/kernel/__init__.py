@@ -56,7 +56,8 @@ def run(
     dtype: torch.dtype | None = None,
 ) -> None:
     """Call a function of the kernel; tensors are given as they lie in memory."""
-    dtype = dtype or next(t.dtype for t in tensors if isinstance(t, Tensor))
+    own = [t if isinstance(t, Tensor) else getattr(t, "tensor", None) for t in tensors]
+    dtype = dtype or next(t.dtype for t in own if t is not None)
     pointers = (_pointer(t) if t is None or isinstance(t, Tensor) else ctypes.byref(t) for t in tensors)
     if getattr(_LIBRARY, f"n3_{name}_{_SUFFIX[dtype]}")(ctypes.byref(problem), *pointers):
         shapes = [tuple(t.shape) for t in tensors if isinstance(t, Tensor)]

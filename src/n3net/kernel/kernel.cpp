@@ -44,8 +44,8 @@ struct Problem {
     int64_t threads;
 };
 
-// Images of a batch, in any layout, and where they lie on the grid: pixels around them are 0. Mirrors `Image` in
-// native.py.
+// Images of a batch, in any layout, and where they lie on the grid, of pixels or of queries: pixels around them are 0.
+// Mirrors `Image` in native.py.
 struct Image {
     void *data;
     int64_t batch, channel, row, col;  // steps, in numbers
@@ -254,9 +254,9 @@ template <class Baseline, class Avx2, class Avx512> int run(Baseline baseline, A
                                                 const Image *y, T *gz, T *gc, const Image *gy) {                       \
         return N3_RUN(aggregate_backward<T>(*p, *g, z, c, *y, gz, gc, *gy));                                           \
     }                                                                                                                  \
-    extern "C" int n3_neighbors_##name(const Problem *p, const Image *e, const T *scale, const T *c, const Image *y,   \
-                                       const Image *out) {                                                             \
-        return N3_RUN(neighbors<T>(*p, *e, scale, c, *y, *out));                                                       \
+    extern "C" int n3_neighbors_##name(const Problem *p, const Image *e, const Image *scale, const Image *c,           \
+                                       const Image *y, const Image *out) {                                             \
+        return N3_RUN(neighbors<T>(*p, *e, *scale, *c, *y, *out));                                                     \
     }                                                                                                                  \
     extern "C" int n3_select_##name(const Rows *p, const T *z, const T *c, T *w) {                                     \
         return N3_RUN(select<T>(*p, z, c, w));                                                                         \

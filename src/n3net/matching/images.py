@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from n3net.matching.backends import choose, logits, root
 from n3net.matching.grid import Border, Grid, col2im, crop, grid_for, im2col, pad, padding
 from n3net.matching.grid import Pads as Pads
+from n3net.matching.native import Places
 from n3net.selection import Rule
 
 Distance = Literal["euclidean", "squared"]
@@ -125,7 +126,9 @@ def match_images(
         d = engine.distances(source, grid)  # (B, Qh, Qw, M)
         scale, gain = scale * gain(root(d) if euclidean else d, grid.candidates(d.device)), None
     if engine.sweep is not None and whole_cells and gain is None and not torch.is_grad_enabled():
-        last = {"euclidean": euclidean, "differences": differences, "beside": beside, "pads": pads, "rule": rule}
+        corner = (pads[2], pads[0])
+        places = Places(corner, (0, 0), corner, (*corner, height, width))
+        last = {"euclidean": euclidean, "differences": differences, "beside": beside, "places": places, "rule": rule}
         return engine.sweep(embedding, scale, strength, values, grid, k, **last).to(dtype)
     x = values
     embedding, values = pad(embedding, pads), pad(values, pads)

@@ -219,7 +219,10 @@ def test_the_2018_way_computes_the_same() -> None:
 
 
 def test_a_block_the_2018_way_trains_the_same() -> None:
+    torch.manual_seed(0)
     block = N3Block2d(4, k=3, window=3, features=8, options="reference-2018").double()
+    with torch.no_grad():
+        block.temperature[-1].bias.fill_(3.0)  # high: near weights of 1, the 2018 way is not exact
     x = torch.rand(2, 4, 30, 35, dtype=torch.float64)
     results = []
     for net in (block, naive.Block(block)):

@@ -13,6 +13,9 @@ With these, the whole of Eqs. 8-10 reads ``w = softmax(z); z <- z + c log(1 - w)
 Where a weight is 1 to the last bit, ``log(1 - w)`` is still a finite number, because only one weight a (the peak) can
 come near 1, and ``1 - w_a`` is the sum of all the others: ``log(1 - w_a) = logsumexp(z without a) - logsumexp(z)``.
 No subtraction from 1 is involved.
+
+Nothing overflows, whatever the distances and temperatures are: logits and strengths are cut off at :func:`largest`, far
+beyond where weights are 0 or 1 to the last bit.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from torch import Tensor
 Rule = Literal["continuous", "hard", "stochastic", "concrete"]
 Update = Literal["tempered", "untempered"]
 
+_TINY = torch.finfo(torch.float32).tiny
 _PEAK = math.log(0.6)  # at most one weight of a row lies above; below, log1p(-w) has all its digits
 
 
@@ -99,7 +103,11 @@ def select_from_logits(
     annealing: Tensor | None = None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """:func:`select` without its checks: logits ``z = -d / t`` (..., M), ``strength`` c (..., 1) -> (..., k, M)."""
+    """:func:`select` without its checks: logits ``z = -d / t`` (..., M), ``strength`` c (..., 1) -> (..., k, M).
+
+    A query with fewer than k candidates gets them again; it must have one, and no NaN.
+    """
+    strength = strength.clamp(-largest(z.dtype), largest(z.dtype))
     z = z - z.amax(-1, keepdim=True).detach()  # a shift changes nothing but the rounding of what follows
     if rule == "continuous":
         log_w: Tensor = _LogWeights.apply(z, strength, k)
@@ -114,7 +122,8 @@ def select_from_logits(
         noisy = z + _gumbel(z, generator)
         if annealing is not None:  # -inf would have no gradient with respect to the annealing
             none = torch.isneginf(z)
-            noisy = (noisy.masked_fill(none, 0) / annealing).masked_fill(none, -torch.inf)
+            noisy = (noisy.masked_fill(none, 0) / annealing.clamp(min=_TINY)).clamp(-largest(z.dtype), largest(z.dtype))
+            noisy = noisy.masked_fill(none, -torch.inf)
         log_w = _log_softmax(noisy)
         rows.append(log_w.exp())
         if j + 1 < k:
@@ -126,8 +135,12 @@ def log_one_minus(log_w: Tensor) -> Tensor:
     """log(1 - w) from log w (..., M) that are normalised over the last dimension, accurate where w rounds to 1."""
     peak = log_w > _PEAK
     others = log_w.masked_fill(peak, -torch.inf)
-    rest = torch.logsumexp(others, -1, keepdim=True)  # (..., 1)
-    return torch.where(peak, rest, torch.log1p(-others.exp()))
+    return torch.where(peak, _log_sum(others), torch.log1p(-others.exp()))
+
+
+def _log_sum(x: Tensor) -> Tensor:
+    """logsumexp, finite also where nothing is left to sum, (..., M) -> (..., 1)."""
+    return torch.logsumexp(x, -1, keepdim=True).clamp(min=-_beyond(x.dtype))
 
 
 class _LogWeights(torch.autograd.Function):
@@ -153,6 +166,9 @@ class _LogWeights(torch.autograd.Function):
         strength, log_weights = ctx.saved_tensors
         g_log_weights = grads[0]
         k = log_weights.shape[-2]
+        # Beyond this, the gradient of a jump would overflow on its way back through the steps.
+        most = largest(strength.dtype)
+        bound = most / strength.abs().clamp(min=1)
         g_z = torch.zeros_like(log_weights[..., 0, :])  # with respect to z^{j+1}
         g_strength = torch.zeros_like(g_z[..., :1])
         for j in reversed(range(k)):
@@ -162,29 +178,40 @@ class _LogWeights(torch.autograd.Function):
             if j + 1 < k:
                 peak = log_w > _PEAK
                 small = w.masked_fill(peak, 0)
-                g_strength = g_strength + (g_z * log_one_minus(log_w)).sum(-1, keepdim=True)
+                effect = (g_z * log_one_minus(log_w)).clamp(-most, most)
+                g_strength = g_strength + effect.sum(-1, keepdim=True)
                 h = strength * g_z  # with respect to log(1 - w)
                 # d log(1 - w_i) / d log w_i = -w_i / (1 - w_i). For the peak a the quotient may overflow;
                 # multiplied out with the softmax's own gradient only w_i / (1 - w_a), a softmax of the rest, remains.
                 g = g - h * small / (1 - small)
                 pull = (h * w).masked_fill(~peak, 0).sum(-1, keepdim=True)
-                rest = torch.softmax(log_w.masked_fill(peak, -torch.inf), -1)
+                others = log_w.masked_fill(peak, -torch.inf)
+                rest = (others - _log_sum(others)).exp()
                 g_update = g_z + torch.where(peak, -pull, pull * rest)
-            g_z = g_update + g - w * g.sum(-1, keepdim=True)
+            g_z = (g_update + g - w * g.sum(-1, keepdim=True)).clamp(-bound, bound)
         return g_z, g_strength, None
+
+
+def largest(dtype: torch.dtype) -> float:
+    """The magnitude of logits, strengths and squared distances beyond which they are cut off."""
+    return torch.finfo(dtype).max * 1e-8
+
+
+def _beyond(dtype: torch.dtype) -> float:
+    """Beyond :func:`largest`: what was chosen ranks below the rest."""
+    return torch.finfo(dtype).max * 1e-2
 
 
 def _logits(d: Tensor, t: Tensor) -> Tensor:
     """-d / t up to a shift, bounded so that nothing overflows, -inf where d is inf."""
     shifted = d - d.amin(-1, keepdim=True).detach()  # before the division, which might overflow
-    bound = torch.finfo(d.dtype).max * 1e-8
-    return torch.where(torch.isposinf(d), -torch.inf, (-shifted / t).clamp(min=-bound))
+    return torch.where(torch.isposinf(d), -torch.inf, (-shifted / t).clamp(min=-largest(d.dtype)))
 
 
 def _updated(z: Tensor, strength: Tensor, log_1m_w: Tensor) -> Tensor:
-    """Eq. 9 in terms of z. Its bound lies below that of :func:`_logits`: what was chosen ranks below the rest."""
-    bound = torch.finfo(z.dtype).max * 1e-2
-    z_next = torch.where(torch.isneginf(z), z, (z + strength * log_1m_w).clamp(min=-bound))
+    """Eq. 9 in terms of z."""
+    bound = _beyond(z.dtype)
+    z_next = torch.where(torch.isneginf(z), z, (z + strength * log_1m_w).clamp(-bound, bound))
     return z_next - z_next.amax(-1, keepdim=True).detach()
 
 
@@ -202,7 +229,10 @@ def _is_top(x: Tensor) -> Tensor:
 
 
 def _one_hot_top(z: Tensor, k: int) -> Tensor:
-    index = torch.sort(z, dim=-1, descending=True, stable=True).indices[..., :k]  # (..., k)
+    """The k largest, one after the other; where there are fewer, they begin again."""
+    order = torch.sort(z, dim=-1, descending=True, stable=True).indices  # (..., M)
+    count = (z > -torch.inf).sum(-1, keepdim=True).clamp(min=1)
+    index = order.gather(-1, torch.arange(k, device=z.device) % count)  # (..., k)
     return torch.zeros_like(z).unsqueeze(-2).repeat_interleave(k, -2).scatter(-1, index.unsqueeze(-1), 1.0)
 
 

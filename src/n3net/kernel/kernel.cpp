@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <initializer_list>
 #include <limits>
 #include <new>
 #include <thread>
@@ -17,8 +18,9 @@
 #include <utility>
 #include <vector>
 
-#if __has_include(<dlfcn.h>)
+#if __has_include(<dlfcn.h>) && __has_include(<unistd.h>)
 #include <dlfcn.h>
+#include <unistd.h>
 #endif
 
 #if !defined(__GNUC__)
@@ -92,7 +94,7 @@ struct WeightGradient {
     int64_t threads;
 };
 
-// Batch norm of pixels, channels last and one pixel behind the other. Mirrors `_Norm` in normalizing.py.
+// Batch norm of pixels, channels last and one pixel behind the other. Mirrors `_Norm` in batch_norm.py.
 struct Norm {
     int64_t rows, channels;
     int64_t relu;   // whether a ReLU follows
@@ -101,15 +103,22 @@ struct Norm {
     double eps;
 };
 
+#include "checks.inc"
+
 // libgomp's way to run a function on a team of threads.
 using Team = void (*)(void (*)(void *), void *, unsigned threads, unsigned flags);
 
+#if __has_include(<dlfcn.h>) && __has_include(<unistd.h>)
+const Team team = reinterpret_cast<Team>(dlsym(RTLD_DEFAULT, "GOMP_parallel"));
+const pid_t loaded_by = getpid();
+#endif
+
 // The team of PyTorch's own OpenMP, null where PyTorch was built with something else. Its threads wait spinning for a
-// while after each of PyTorch's loops: others that we started would find no free core.
+// while after each of PyTorch's loops: others that we started would find no free core. Where this process is a fork of the
+// one that loaded the kernel, they have stayed behind, and libgomp would wait for them for ever.
 Team openmp_team() {
-#if __has_include(<dlfcn.h>)
-    static const Team team = reinterpret_cast<Team>(dlsym(RTLD_DEFAULT, "GOMP_parallel"));
-    return team;
+#if __has_include(<dlfcn.h>) && __has_include(<unistd.h>)
+    return getpid() == loaded_by ? team : nullptr;
 #else
     return nullptr;
 #endif
@@ -155,10 +164,15 @@ template <class MakeBody> void parallel(int64_t n, int64_t threads, MakeBody mak
 
 }  // namespace
 
-// x86-64: registers are few (16) below AVX-512, so blocks of 4 x 3 accumulators; elsewhere 8 x 3.
+// x86-64: registers are few (16) below AVX-512, so blocks of 4 x 3 accumulators; elsewhere 8 x 3. For tests,
+// N3_REGISTER_BYTES makes one engine only, with registers of that many bytes on any processor.
 #define N3_NAMESPACE baseline
+#if defined(N3_REGISTER_BYTES)
+#define N3_VECTOR_BYTES N3_REGISTER_BYTES
+#else
 #define N3_VECTOR_BYTES 16
-#if defined(__x86_64__)
+#endif
+#if defined(__x86_64__) && N3_VECTOR_BYTES < 64
 #define N3_BLOCK_K 4
 #else
 #define N3_BLOCK_K 8
@@ -168,7 +182,7 @@ template <class MakeBody> void parallel(int64_t n, int64_t threads, MakeBody mak
 #undef N3_VECTOR_BYTES
 #undef N3_BLOCK_K
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(N3_REGISTER_BYTES)
 #define N3_X86 1
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
@@ -218,6 +232,8 @@ Isa best_isa() {
     return BASELINE;
 }
 
+constexpr int INVALID = 2;  // what was asked for makes no sense
+
 // Returns 0, or 1 when memory ran out.
 template <class Baseline, class Avx2, class Avx512> int run(Baseline baseline, Avx2 avx2, Avx512 avx512) {
     try {
@@ -240,52 +256,60 @@ template <class Baseline, class Avx2, class Avx512> int run(Baseline baseline, A
 #define N3_RUN(call) run([&] { baseline::call; }, [&] { baseline::call; }, [&] { baseline::call; })
 #endif
 
-#define N3_EXPORT(name, T)                                                                                       \
+#define N3_EXPORT(name, T)                                                                                             \
     extern "C" int n3_distances_##name(const Problem *p, const Image *e, T *d) {                                       \
-        return N3_RUN(distances<T>(*p, *e, d));                                                                        \
+        return valid(*p) && valid(*e, *p, p->embedding) ? N3_RUN(distances<T>(*p, *e, d)) : INVALID;                   \
     }                                                                                                                  \
     extern "C" int n3_distances_backward_##name(const Problem *p, const Image *e, const T *gd, const Image *ge) {      \
+        if (!(valid(*p) && valid(*e, *p, p->embedding) && valid(*ge, *p, p->embedding))) return INVALID;               \
         return N3_RUN(distances_backward<T>(*p, *e, gd, *ge));                                                         \
     }                                                                                                                  \
     extern "C" int n3_aggregate_##name(const Problem *p, const T *z, const T *c, const Image *y, const Image *out) {   \
+        if (!(valid(*p) && valid(*y, *p, p->channels) && valid(*out, *p, p->k * p->channels))) return INVALID;         \
         return N3_RUN(aggregate<T>(*p, z, c, *y, *out));                                                               \
     }                                                                                                                  \
     extern "C" int n3_aggregate_backward_##name(const Problem *p, const Image *g, const T *z, const T *c,              \
                                                 const Image *y, T *gz, T *gc, const Image *gy) {                       \
+        if (!(valid(*p) && valid(*g, *p, p->k * p->channels) &&                                                        \
+              valid(*y, *p, p->channels) && valid(*gy, *p, p->channels)))                                              \
+            return INVALID;                                                                                            \
         return N3_RUN(aggregate_backward<T>(*p, *g, z, c, *y, gz, gc, *gy));                                           \
     }                                                                                                                  \
     extern "C" int n3_neighbors_##name(const Problem *p, const Image *e, const Image *scale, const Image *c,           \
                                        const Image *y, const Image *out) {                                             \
+        if (!(valid(*p) && valid(*e, *p, p->embedding) && covers(*scale, *out, *p) && covers(*c, *out, *p) &&          \
+              valid(*y, *p, p->channels) && valid(*out, *p, p->k * p->channels)))                                      \
+            return INVALID;                                                                                            \
         return N3_RUN(neighbors<T>(*p, *e, *scale, *c, *y, *out));                                                     \
     }                                                                                                                  \
     extern "C" int n3_select_##name(const Rows *p, const T *z, const T *c, T *w) {                                     \
-        return N3_RUN(select<T>(*p, z, c, w));                                                                         \
+        return valid(*p) ? N3_RUN(select<T>(*p, z, c, w)) : INVALID;                                                   \
     }                                                                                                                  \
     extern "C" int n3_select_backward_##name(const Rows *p, const T *gw, const T *z, const T *c, T *gz, T *gc) {       \
-        return N3_RUN(select_backward<T>(*p, gw, z, c, gz, gc));                                                       \
+        return valid(*p) ? N3_RUN(select_backward<T>(*p, gw, z, c, gz, gc)) : INVALID;                                 \
     }                                                                                                                  \
     extern "C" int n3_norm_statistics_##name(const Norm *p, const T *x, T *mean, T *var) {                             \
-        return N3_RUN(norm_statistics<T>(*p, x, mean, var));                                                           \
+        return valid(*p) ? N3_RUN(norm_statistics<T>(*p, x, mean, var)) : INVALID;                                     \
     }                                                                                                                  \
     extern "C" int n3_norm_apply_##name(const Norm *p, const T *x, const T *mean, const T *var, const T *weight,       \
                                         const T *bias, T *y) {                                                         \
-        return N3_RUN(norm_apply<T>(*p, x, mean, var, weight, bias, y));                                               \
+        return valid(*p) ? N3_RUN(norm_apply<T>(*p, x, mean, var, weight, bias, y)) : INVALID;                         \
     }                                                                                                                  \
     extern "C" int n3_norm_backward_##name(const Norm *p, const T *g, const T *x, const T *mean, const T *var,         \
                                            const T *weight, const T *bias, T *gx, T *gw, T *gb) {                      \
-        return N3_RUN(norm_backward<T>(*p, g, x, mean, var, weight, bias, gx, gw, gb));                                \
+        return valid(*p) ? N3_RUN(norm_backward<T>(*p, g, x, mean, var, weight, bias, gx, gw, gb)) : INVALID;          \
     }                                                                                                                  \
     extern "C" int n3_conv_packed_size_##name(const Packing *p, int64_t *size) {                                       \
-        return N3_RUN(packed_size<T>(p->in_channels, p->out_channels, size));                                          \
+        return valid(*p) ? N3_RUN(packed_size<T>(p->in_channels, p->out_channels, size)) : INVALID;                    \
     }                                                                                                                  \
     extern "C" int n3_conv_pack_##name(const Packing *p, const T *w, T *packed) {                                      \
-        return N3_RUN(pack<T>(*p, w, packed));                                                                         \
+        return valid(*p) ? N3_RUN(pack<T>(*p, w, packed)) : INVALID;                                                   \
     }                                                                                                                  \
     extern "C" int n3_conv_chain_##name(const Chain *p, const Layer *layers) {                                         \
-        return N3_RUN(chain<T>(*p, layers));                                                                           \
+        return valid(*p, layers) ? N3_RUN(chain<T>(*p, layers)) : INVALID;                                             \
     }                                                                                                                  \
     extern "C" int n3_conv_weight_gradient_##name(const WeightGradient *p, const T *x, const T *g, T *gw) {            \
-        return N3_RUN(weight_gradient<T>(*p, x, g, gw));                                                               \
+        return valid(*p) ? N3_RUN(weight_gradient<T>(*p, x, g, gw)) : INVALID;                                         \
     }
 
 N3_EXPORT(f32, float)

@@ -12,11 +12,12 @@ from torch import Tensor
 
 from n3net.matching import native, reference, tiled
 from n3net.matching.grid import Grid
+from n3net.matching.limits import logits, root
 
 
 @dataclass(frozen=True)
 class Backend:
-    """One way to compute matching on images; see ``reference.py`` for what the functions mean.
+    """One way to compute matching on images; see ``reference.py`` for what the functions mean, ``limits.py`` for NaN.
 
     ``fused`` is distances and aggregation without gradients and in less memory. ``sweep`` is all that
     :func:`n3net.matching.match_images` does, on a part of an image without its padding, without gradients.
@@ -46,21 +47,6 @@ class Backend:
             return self.fused(embedding, scale, strength, values, grid, k, euclidean=euclidean, **rule)
         d = self.distances(embedding, grid)  # (B, Qh, Qw, M)
         return self.aggregate(logits(root(d) if euclidean else d, scale), strength, values, grid, k, **rule)
-
-
-def root(d: Tensor) -> Tensor:
-    """Square root whose gradient at 0 is 0, where a slot is no candidate or two patches are the same."""
-    zero = d == 0
-    return torch.where(zero, 0, torch.where(zero, 1, d).sqrt())
-
-
-def logits(d: Tensor, scale: Tensor) -> Tensor:
-    """z = -scale * d, (B, Qh, Qw, M), (B, Qh, Qw), up to a shift of each row.
-
-    Around their mean, distances lose fewer digits in the product, and in its gradient with respect to the scale.
-    """
-    mean = d.sum(-1, keepdim=True) / (d != 0).sum(-1, keepdim=True).clamp(min=1)  # of the candidates
-    return -scale[..., None] * (d - mean.detach())
 
 
 BACKENDS = {

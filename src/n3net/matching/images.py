@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from n3net.matching.backends import choose, logits, root
+from n3net.matching.backends import choose
 from n3net.matching.grid import Border, Grid, col2im, crop, grid_for, im2col, pad, padding
 from n3net.matching.grid import Pads as Pads
+from n3net.matching.limits import compared, gained, logits, marked, root
 from n3net.matching.native import Places
 from n3net.selection import Rule
 
@@ -82,6 +83,8 @@ def match_images(
 ) -> Tensor:
     """k neighbour volumes of an image.
 
+    What becomes of numbers that are none, or too large: see :mod:`n3net.matching.limits`.
+
     Args:
         embedding: what is compared, (B, E, H, W).
         values: what is aggregated, (B, C, H, W).
@@ -118,19 +121,24 @@ def match_images(
             )
         _check(embedding, values, scale, strength, k, grid)
     engine, euclidean = choose(backend, values, grid, rule), distance == "euclidean"
+    x = values
+    embedding, values = marked(embedding, values)
     whole_cells = matching.patch_size % matching.stride == 0
     if gain is not None and not torch.is_grad_enabled():
         # Distances are computed twice, here and in the sweep, which costs less than to do without it.
-        source = pad(embedding, pads)
+        source = pad(compared(embedding, embedding.shape[1] * matching.patch_size**2), pads)
         source = source if whole_cells else im2col(source, matching.patch_size, matching.stride)
         d = engine.distances(source, grid)  # (B, Qh, Qw, M)
-        scale, gain = scale * gain(root(d) if euclidean else d, grid.candidates(d.device)), None
+        scale, gain = scale * gained(gain, root(d) if euclidean else d, grid.candidates(d.device)), None
     if engine.sweep is not None and whole_cells and gain is None and not torch.is_grad_enabled():
         corner = (pads[2], pads[0])
         places = Places(corner, (0, 0), corner, (*corner, height, width))
         last = {"euclidean": euclidean, "differences": differences, "beside": beside, "places": places, "rule": rule}
-        return engine.sweep(embedding, scale, strength, values, grid, k, **last).to(dtype)
-    x = values
+        out = engine.sweep(embedding, scale, strength, values, grid, k, **last)
+        if beside and values is not x:
+            out[:, : x.shape[1]] = x
+        return out.to(dtype)
+    embedding = compared(embedding, embedding.shape[1] * matching.patch_size**2)
     embedding, values = pad(embedding, pads), pad(values, pads)
     padded_height, padded_width = values.shape[-2:]
     if not whole_cells:
@@ -145,12 +153,13 @@ def match_images(
     else:
         d = engine.distances(embedding, grid)  # (B, Qh, Qw, M)
         d = root(d) if euclidean else d
-        factor = gain(d, grid.candidates(d.device))  # of each query, or one for all
+        factor = gained(gain, d, grid.candidates(d.device))  # of each query, or one for all
         out = engine.aggregate(logits(d, factor * scale), strength, values, grid, k, **options)
     if not whole_cells:
         columns = out.unflatten(1, (-1, matching.patch_size**2)).flatten(0, 1)  # (B k C, P², Qh, Qw)
         image = col2im(columns, padded_height, padded_width, matching.patch_size, matching.stride)
         out = image.reshape(out.shape[0], -1, padded_height, padded_width)
+        out = out.masked_fill(out.isnan(), torch.nan)  # without gradient
     out = crop(out, pads)
     if differences:
         out = out - torch.cat([x] * k, 1)  # cat keeps the memory format

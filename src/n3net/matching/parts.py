@@ -16,6 +16,7 @@ from torch import Tensor
 from n3net.matching.backends import choose
 from n3net.matching.grid import Grid, Pads
 from n3net.matching.images import Distance, Matching, match_images
+from n3net.matching.limits import surely_finite
 from n3net.matching.native import Places
 from n3net.selection import Rule
 
@@ -147,8 +148,8 @@ def match_part(
     with torch.no_grad():
         engine, m = choose(backend, v, layout.grid, rule), layout.rows.matching
         options: dict[str, Any] = {"differences": differences, "beside": beside, "rule": rule}
-        whole_cells = m.patch_size % m.stride == 0
-        if engine.sweep is not None and whole_cells and gain is None and e.dtype == v.dtype == s.dtype:
+        simple = m.patch_size % m.stride == 0 and gain is None and surely_finite(v)
+        if engine.sweep is not None and simple and e.dtype == v.dtype == s.dtype:
             top, left = layout.rows.before, layout.cols.before
             options["places"] = Places(
                 (embedding.top + top, embedding.left + left),

@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from n3net.matching.grid import Grid, col2im, im2col
-from n3net.selection import select_from_logits
+from n3net.matching.limits import weigh
 
 
 def why_not(values: Tensor, rule: str) -> str | None:
@@ -21,18 +22,24 @@ def why_not(values: Tensor, rule: str) -> str | None:
 
 
 def distances(embedding: Tensor, grid: Grid) -> Tensor:
-    """Squared distances of patches, 0 where a slot is no candidate: (B, C, H, W) -> (B, Qh, Qw, M)."""
+    """Squared distances of patches, 0 where a slot is no candidate: (B, C, H, W) -> (B, Qh, Qw, M).
+
+    NaN where a patch holds one; that has no gradient.
+    """
     patches = _patches(embedding, grid)  # (B, Q, D)
     there = patches[:, _index(grid, embedding.device)]  # (B, Q, M, D)
-    d = (patches[:, :, None] - there).square().sum(-1)  # (B, Q, M)
+    difference = patches[:, :, None] - there
+    none = difference.isnan()
+    d = difference.masked_fill(none, 0).square().sum(-1)  # (B, Q, M)
+    d = d.masked_fill(none.any(-1), torch.nan)
     d = d.unflatten(1, (grid.query_rows, grid.query_cols))
     return torch.where(grid.candidates(d.device), d, 0)
 
 
 def aggregate(logits: Tensor, strength: Tensor, values: Tensor, grid: Grid, k: int, **rule: Any) -> Tensor:
     """Select k neighbours and put them into the image: (B, Qh, Qw, M), (B, Qh, Qw), (B, C, H, W) -> (B, k C, H, W)."""
-    z = logits.masked_fill(~grid.candidates(logits.device), -torch.inf)
-    w = select_from_logits(z, k, strength[..., None], **rule).flatten(1, 2)  # (B, Q, k, M)
+    w, dead = weigh(logits, grid.candidates(logits.device), strength, k, **rule)
+    w, dead = w.flatten(1, 2), dead.flatten(1)  # (B, Q, k, M), (B, Q)
     patches = _patches(values, grid)  # (B, Q, D)
     there = patches[:, _index(grid, values.device)]  # (B, Q, M, D)
     neighbours = w @ there  # (B, Q, k, D)
@@ -41,7 +48,11 @@ def aggregate(logits: Tensor, strength: Tensor, values: Tensor, grid: Grid, k: i
     columns = columns.unflatten(1, (k * values.shape[1], -1)).flatten(0, 1)  # (B k C, P P, Qh, Qw)
     height, width = values.shape[-2:]
     out = col2im(columns, height, width, grid.patch * grid.cell, grid.cell)  # (B k C, 1, H, W)
-    return out.reshape(values.shape[0], k * values.shape[1], height, width)
+    out = out.reshape(values.shape[0], k * values.shape[1], height, width)
+    size = grid.patch * grid.cell
+    pixels = dead[:, None].to(out.dtype).expand(-1, size * size, -1)  # (B, P P, Q)
+    covered = F.fold(pixels, (height, width), size, stride=grid.cell) > 0  # (B, 1, H, W)
+    return out.masked_fill(covered, torch.nan)
 
 
 def _patches(image: Tensor, grid: Grid) -> Tensor:

@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from n3net.matching import native
-from n3net.matching.backends import logits, root
 from n3net.matching.images import Distance
-from n3net.selection import Rule, select_from_logits
+from n3net.matching.limits import compared, logits, root, surely_finite
+from n3net.selection import Rule, largest, select_from_logits
 
 CHUNK = 24_000_000  # numbers in the weights of one chunk of queries
 
@@ -35,6 +35,8 @@ def match_sets(
     backend: str = "auto",
 ) -> Tensor:
     """k neighbours of each item of a set among all others.
+
+    What becomes of numbers that are none, or too large: see :mod:`n3net.matching.limits`.
 
     Args:
         embedding: what is compared, (B, N, E).
@@ -59,16 +61,23 @@ def match_sets(
     embedding, values, scale, strength = (t.to(work) for t in (embedding, values, scale, strength))
     if not torch.compiler.is_compiling():
         _check(b, n, k, mask, include_self)
+    given, lost = mask, None
+    if not surely_finite(embedding, values, scale, strength):
+        mask, lost = _usable(embedding, values, scale, strength, mask, include_self)  # (B, N) each
+        scale, strength = (t.masked_fill(lost, 1) for t in (scale, strength))
+        annealing = None if annealing is None else annealing.masked_fill(lost, 1)
     if mask is not None:
         # What a masked item holds must not matter, not even if it is NaN.
         embedding = embedding.masked_fill(~mask[..., None], 0)
         values = values.masked_fill(~mask[..., None], 0)
+    embedding = compared(embedding, embedding.shape[2])
 
     compiled = backend == "auto" and rule == "continuous" and not literal and native.why_not(values, rule) is None
 
     def rows(first: int, last: int, e: Tensor, v: Tensor, s: Tensor, c: Tensor) -> Tensor:
         if compiled and distance == "squared":
             z = _squared_logits(e, s, first, last, include_self, mask)
+            z = z if lost is None else z.masked_fill(lost[:, first:last, None], 0)
             w = native.select(z, c[:, first:last], k)
             return (w.flatten(1, 2) @ v).unflatten(1, (last - first, k))  # (B, q, k, C)
         q = e[:, first:last]  # (B, q, E)
@@ -86,6 +95,7 @@ def match_sets(
             z = z.masked_fill(index[first:last, None] == index, -torch.inf)
         if mask is not None:
             z = z.masked_fill(~mask[:, None], -torch.inf)
+        z = z if lost is None else z.masked_fill(lost[:, first:last, None], 0)
         lam = None if annealing is None else annealing[:, first:last, None].to(work)
         if compiled:
             w = native.select(z, c[:, first:last], k)
@@ -111,8 +121,10 @@ def match_sets(
             out = values.new_empty(b, n, k, values.shape[2])
             for first, last in spans:
                 out[:, first:last] = rows(first, last, *inputs)
-    if mask is not None:
-        out = out.masked_fill(~mask[..., None, None], 0)
+    if lost is not None:
+        out = out.masked_fill(lost[..., None, None], torch.nan)
+    if given is not None:
+        out = out.masked_fill(~given[..., None, None], 0)
     return out.to(dtype)
 
 
@@ -141,14 +153,27 @@ def _squared_logits(e: Tensor, s: Tensor, first: int, last: int, include_self: b
     Autograd need not know of the -inf that are written into it: a selection has no gradient there.
     """
     y = e - e.mean(1, keepdim=True).detach()
-    s = s[:, first:last, None]
+    square = y.square().sum(2, keepdim=True)  # (B, N, 1)
+    bound = largest(e.dtype)
+    limit = (bound / (4 * square.detach().amax(1, keepdim=True))).clamp(max=bound)  # of s, that nothing overflows
+    s = s[:, first:last, None].clamp(-limit, limit)
     left = torch.cat([2 * s * y[:, first:last], -s], 2)  # (B, q, E + 1)
-    z = left @ torch.cat([y, y.square().sum(2, keepdim=True)], 2).transpose(1, 2)  # (B, q, N)
+    z = left @ torch.cat([y, square], 2).transpose(1, 2)  # (B, q, N)
     if not include_self:
         z.detach().diagonal(first, 1, 2).fill_(-torch.inf)
     if mask is not None:
         z.detach().masked_fill_(~mask[:, None], -torch.inf)
     return z
+
+
+def _usable(
+    embedding: Tensor, values: Tensor, scale: Tensor, strength: Tensor, mask: Tensor | None, include_self: bool
+) -> tuple[Tensor, Tensor]:
+    """Which items may be chosen, and which have no neighbours of their own because of NaN, (B, N) each."""
+    there = embedding.isfinite().all(2) & values.isfinite().all(2)
+    items = there if mask is None else there & mask
+    left = items.sum(1, keepdim=True) - (0 if include_self else items.long())  # candidates of each, (B, N)
+    return items, ~there | scale.isnan() | strength.isnan() | (left == 0)
 
 
 def _check(b: int, n: int, k: int, mask: Tensor | None, include_self: bool) -> None:

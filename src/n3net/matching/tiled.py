@@ -17,7 +17,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from n3net.matching.grid import Grid
-from n3net.selection import select_from_logits
+from n3net.matching.limits import logits as logits_of
+from n3net.matching.limits import root, weigh
 
 TILE = 8  # cells along one side of a tile
 MAX_DENSE = 32  # queries along one side up to which one tile serves the whole image
@@ -73,11 +74,10 @@ def aggregate(
     logits: Tensor, strength: Tensor, values: Tensor, grid: Grid, k: int, tile: int | None = TILE, **rule: Any
 ) -> Tensor:
     """Select k neighbours and put them into the image: (B, Qh, Qw, M), (B, Qh, Qw), (B, C, H, W) -> (B, k C, H, W)."""
-    z = logits.masked_fill(~grid.candidates(logits.device), -torch.inf)
-    w = select_from_logits(z, k, strength[..., None], **_per_query(rule))  # (B, Qh, Qw, k, M)
+    w, dead = weigh(logits, grid.candidates(logits.device), strength, k, **rule)  # (B, Qh, Qw, k, M)
     y, x = _cell_tiles(grid, values.device, 0, grid.rows, 0, grid.cols, tile)
-    w = w[:, y.queries[:, None, :, None], x.queries[None, :, None, :]]  # (B, ny, nx, ty, tx, k, M)
-    cells = _aggregate(w, _cells(values, grid), grid, y, x)  # (B, rows, cols, k, F)
+    at = (slice(None), y.queries[:, None, :, None], x.queries[None, :, None, :])  # (B, ny, nx, ty, tx)
+    cells = _aggregate(w[at], dead[at], _cells(values, grid), grid, y, x)  # (B, rows, cols, k, F)
     return _image(cells[:, : grid.rows, : grid.cols], grid)
 
 
@@ -102,10 +102,10 @@ def neighbors(
         at = (slice(None), y.queries[:, None, :, None], x.queries[None, :, None, :])  # (B, ny, nx, ty, tx)
         keep = candidates[at[1:]]  # (ny, nx, ty, tx, M)
         d = _distances(e, grid, y, x).masked_fill(~keep, 0)  # (B, ny, nx, ty, tx, M)
-        z = -scale[at][..., None] * (d.sqrt() if euclidean else d)
-        chosen = _per_query({name: part[at] if isinstance(part, Tensor) else part for name, part in rule.items()})
-        w = select_from_logits(z.masked_fill(~keep, -torch.inf), k, strength[at][..., None], **chosen)
-        part = _image(_aggregate(w, v, grid, y, x)[:, : r1 - r0, : c1 - c0], grid)  # (B, k C, h, w)
+        z = logits_of(root(d) if euclidean else d, scale[at])
+        chosen = {name: part[at] if isinstance(part, Tensor) else part for name, part in rule.items()}
+        w, dead = weigh(z, keep, strength[at], k, **chosen)
+        part = _image(_aggregate(w, dead, v, grid, y, x)[:, : r1 - r0, : c1 - c0], grid)  # (B, k C, h, w)
         if part.shape[-2:] == values.shape[-2:]:
             return part
         if out is None:
@@ -136,12 +136,17 @@ def _distances(cells: Tensor, grid: Grid, y: _Axis, x: _Axis) -> Tensor:
     """Squared distances for tiles of queries, in slots: (B, Gh, Gw, F) -> (B, ny, nx, ty, tx, M)."""
     m = grid.patch
     (ty, tx), (ry, rx) = _shape(y, x, m)
+    none = cells.isnan()
+    cells = cells.masked_fill(none, 0)
+    nan = cells.new_zeros(cells.shape[:-1]).masked_fill(none.any(-1), torch.nan)[..., None]  # (B, Gh, Gw, 1)
     a = _take(cells, y.cells, x.cells)  # (B, ny, nx, ay, ax, F)
     b = _take(cells, y.region, x.region)  # (B, ny, nx, by, bx, F)
     # Distances do not change with the origin; around the region's mean, products lose fewer digits.
     mean = b.mean((-3, -2), keepdim=True).detach()
     a, b = (a - mean).flatten(-3, -2), (b - mean).flatten(-3, -2)
-    d = a.square().sum(-1)[..., :, None] + b.square().sum(-1)[..., None, :] - 2 * a @ b.transpose(-1, -2)
+    aa = a.square().sum(-1) + _take(nan, y.cells, x.cells).flatten(-3)  # (B, ny, nx, ay ax)
+    bb = b.square().sum(-1) + _take(nan, y.region, x.region).flatten(-3)  # (B, ny, nx, by bx)
+    d = aa[..., :, None] + bb[..., None, :] - 2 * a @ b.transpose(-1, -2)
     d = d.unflatten(-1, (ry + m - 1, rx + m - 1)).unflatten(-3, (ty + m - 1, tx + m - 1))
     d = _sum([d[..., u : u + ty, v : v + tx, u : u + ry, v : v + rx] for u in range(m) for v in range(m)])
     d = d.clamp(min=0)  # (B, ny, nx, ty, tx, ry, rx)
@@ -151,8 +156,11 @@ def _distances(cells: Tensor, grid: Grid, y: _Axis, x: _Axis) -> Tensor:
     return d.gather(-1, cols).flatten(-2)
 
 
-def _aggregate(w: Tensor, cells: Tensor, grid: Grid, y: _Axis, x: _Axis) -> Tensor:
-    """Weighted sums of cells, averaged over patches: (B, ny, nx, ty, tx, k, M) -> (B, rows, cols, k, F)."""
+def _aggregate(w: Tensor, dead: Tensor, cells: Tensor, grid: Grid, y: _Axis, x: _Axis) -> Tensor:
+    """Weighted sums of cells, averaged over patches: (B, ny, nx, ty, tx, k, M) -> (B, rows, cols, k, F).
+
+    Cells of queries that are dead, (B, ny, nx, ty, tx), are NaN.
+    """
     m, k = grid.patch, w.shape[-2]
     (qy, qx), (ry, rx) = _shape(y, x, m)
     valid = y.valid[:, None, :, None] & x.valid[None, :, None, :]  # (ny, nx, ty, tx)
@@ -176,7 +184,10 @@ def _aggregate(w: Tensor, cells: Tensor, grid: Grid, y: _Axis, x: _Axis) -> Tens
     out = met.flatten(-2).flatten(-4, -2) @ b  # (B, ny, nx, cy cx k, F)
     out = out.unflatten(-2, (cy, cx, k)).permute(0, 1, 3, 2, 4, 5, 6).flatten(3, 4).flatten(1, 2)
     count = _members(y, m)[:, None] * _members(x, m)  # (rows, cols)
-    return out / count[..., None, None].to(out.dtype)
+    some = (dead & valid).to(out.dtype)
+    some = _sum([some[..., u : u + cy, v : v + cx] for u in range(m) for v in range(m)])  # (B, ny, nx, cy, cx)
+    none = some.permute(0, 1, 3, 2, 4).flatten(3).flatten(1, 2)[..., None, None] > 0  # (B, rows, cols, 1, 1)
+    return (out / count[..., None, None].to(out.dtype)).masked_fill(none, torch.nan)
 
 
 def _shape(y: _Axis, x: _Axis, m: int) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -212,11 +223,6 @@ def _tile_sizes(rows: int, cols: int, tile: int | None) -> tuple[int, int]:
 def _tiles(length: int, size: int) -> int:
     """Tiles along an axis. An exported program always has two or more, so that it need not treat one as special."""
     return length // size + 2 if torch.compiler.is_exporting() else (length + size - 1) // size
-
-
-def _per_query(rule: dict[str, Any]) -> dict[str, Any]:
-    """The rule's tensors, one value per query, with a dimension for the candidates."""
-    return {name: x[..., None] if isinstance(x, Tensor) else x for name, x in rule.items()}
 
 
 def _sum(parts: list[Tensor]) -> Tensor:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from n3net.matching.backends import choose, root
+from n3net.matching.backends import choose
 from n3net.matching.grid import im2col, pad
 from n3net.matching.images import Matching, Pads, match_images
+from n3net.matching.limits import compared, gained, logits, marked, root, weigh
 from n3net.matching.parts import Layout, Part, match_part
 from n3net.matching.sets import match_sets
 from n3net.nn.centers import at_centers
 from n3net.nn.normalization import DistanceNorm, QueryNorm
 from n3net.nn.options import N3Options, resolve
-from n3net.selection import Rule, _check_choice, select_from_logits
+from n3net.selection import Rule, _check_choice
 
 
 def embedding_cnn(channels: int, out_channels: int, features: int = 64) -> nn.Sequential:
@@ -211,19 +212,17 @@ class N3Block2d(_Block):
         scale, strength, annealing = self._per_patch(x, None)
         m, (height, width) = self.matching, x.shape[-2:]
         grid = m.grid(height, width)
+        embedding = compared(marked(embedding, x)[0], embedding.shape[1] * m.patch_size**2)
         source = pad(embedding, m.padding(height, width))
         source = source if m.patch_size % m.stride == 0 else im2col(source, m.patch_size, m.stride)
         d = choose("auto", source, grid, self.rule).distances(source, grid)  # (B, Qh, Qw, M)
         d = root(d) if self.options.distance == "euclidean" else d
         candidates, norm = grid.candidates(d.device), self.normalization
         if norm is not None:
-            scale = scale * (norm.constant() if isinstance(norm, DistanceNorm) else norm(d, candidates))
-        logits = (-scale[..., None] * d).masked_fill(~candidates, -torch.inf)
-        annealing = None if annealing is None else annealing[..., None]
-        w = select_from_logits(
-            logits, self.k, strength[..., None], rule=self.rule, annealing=annealing, generator=generator
-        )
-        return w, 1 / scale
+            scale = scale * (norm.constant() if isinstance(norm, DistanceNorm) else gained(norm, d, candidates))
+        rule = {"rule": self.rule, "annealing": annealing, "generator": generator}
+        w, dead = weigh(logits(d, scale), candidates, strength, self.k, **rule)
+        return w.masked_fill(dead[..., None, None], torch.nan), 1 / scale
 
     def _per_patch(self, x: Tensor, pads: Pads | None) -> tuple[Tensor, Tensor, Tensor | None]:
         """Scale of the logits, strength of their update and annealing of each patch, (B, Qh, Qw) each."""

@@ -30,8 +30,8 @@ class DistanceNorm(nn.Module):
         return self.weight * torch.rsqrt(self.running_var + self.eps)
 
     def forward(self, distances: Tensor, candidates: Tensor) -> Tensor:
-        """The factor of a batch: distances (B, Qh, Qw, M), mask of candidates (Qh, Qw, M) -> scalar."""
-        count = candidates.sum() * distances.shape[0]
+        """The factor of a batch: distances (B, Qh, Qw, M), mask of candidates (B, Qh, Qw, M) -> scalar."""
+        count = candidates.expand_as(distances).sum().clamp(min=1)
         mean = distances.sum() / count  # distances are 0 where there is no candidate
         var = torch.where(candidates, distances - mean, 0).square().sum() / count
         if self.training:
@@ -54,8 +54,8 @@ class QueryNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(()))
 
     def forward(self, distances: Tensor, candidates: Tensor) -> Tensor:
-        """The factor of each query: distances (B, Qh, Qw, M), mask of candidates (Qh, Qw, M) -> (B, Qh, Qw)."""
-        count = candidates.sum(-1)  # (Qh, Qw)
+        """The factor of each query: distances (B, Qh, Qw, M), mask of candidates (B, Qh, Qw, M) -> (B, Qh, Qw)."""
+        count = candidates.sum(-1).clamp(min=1)  # (B, Qh, Qw)
         mean = distances.sum(-1) / count  # (B, Qh, Qw); distances are 0 where there is no candidate
         var = torch.where(candidates, distances - mean[..., None], 0).square().sum(-1) / count
         return self.weight * torch.rsqrt(var + self.eps)

@@ -87,7 +87,7 @@ class SyncedDistanceNorm(DistanceNorm):
     def forward(self, distances: Tensor, candidates: Tensor) -> Tensor:
         if not self.training:
             return super().forward(distances, candidates)
-        count = _sum((candidates.sum() * distances.shape[0]).to(distances.dtype))
+        count = _sum(candidates.expand_as(distances).sum().to(distances.dtype)).clamp(min=1)
         mean = _sum_with_gradient(distances.sum()) / count
         var = _sum_with_gradient(torch.where(candidates, distances - mean, 0).square().sum()) / count
         with torch.no_grad():

@@ -1,0 +1,97 @@
+"""From distances to a choice, also where numbers are too large, or are none: one rule for all backends.
+
+- A squared distance is at most :func:`n3net.selection.largest`, because what is compared is cut off at
+  :func:`compared`'s limit (3e13 for patches of 10 x 10 pixels and 8 channels in float32). Beyond it, patches are as far
+  from each other as can be, and equally so.
+- A scale, a strength or a logit is at most that large, too. The nearest candidate's logit is 0, so a scale of infinity
+  is what it means: a temperature of 0, which takes the nearest.
+- A patch (or item) that holds a NaN or an infinity, in what is compared or in what is aggregated, is no candidate:
+  nobody chooses it. It has no neighbours of its own either, nor has a query whose scale or strength is NaN: the pixels of
+  such patches are NaN, and have no gradient.
+- A query that is left with fewer than k candidates gets them again. One that is left with none is NaN.
+
+So weights are finite and sum to 1, or are all NaN. Where a program is exported or compiled, the same is done without
+looking whether there is need for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from n3net.selection import largest, select_from_logits
+
+
+def compared(embedding: Tensor, numbers: int) -> Tensor:
+    """What is compared, so many numbers at a time, cut off where distances might overflow; NaN where not finite."""
+    limit = math.sqrt(largest(embedding.dtype) / (4 * max(1, numbers)))
+    return torch.where(embedding.isfinite(), embedding.clamp(-limit, limit), torch.nan)
+
+
+def marked(embedding: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """(B, E, H, W), (B, C, H, W): values without what is not finite, of which the embedding knows as a NaN."""
+    if surely_finite(values):
+        return embedding, values
+    finite = values.isfinite()
+    return embedding.masked_fill(~finite.all(1, keepdim=True), torch.nan), values.masked_fill(~finite, 0)
+
+
+def surely_finite(*tensors: Tensor) -> bool:
+    """Whether all numbers are finite; False also where nobody may look: in compiled code, on other devices, in vmap."""
+    if torch.compiler.is_compiling() or any(t.device.type != "cpu" for t in tensors):
+        return False
+    try:
+        return all(math.isfinite(t.detach().sum()) for t in tensors)
+    except RuntimeError:
+        return False
+
+
+def root(d: Tensor) -> Tensor:
+    """Square root whose gradient at 0 is 0, where a slot is no candidate or two patches are the same; NaN stays."""
+    none = ~(d > 0)
+    return torch.where(none, d.detach(), torch.where(none, 1, d).sqrt())
+
+
+def logits(d: Tensor, scale: Tensor) -> Tensor:
+    """z = -scale * d, (B, Qh, Qw, M), (B, Qh, Qw), up to a shift of each row; -inf where it is NaN."""
+    none = d.isnan() | scale.isnan()[..., None]
+    bound = largest(d.dtype)
+    s = scale.masked_fill(scale.isnan(), 0).clamp(-bound, bound)[..., None]
+    d = d.masked_fill(none, 0)
+    with torch.no_grad():  # the nearest candidate, or the farthest where the scale is negative
+        signed = torch.where(d > 0, torch.where(s < 0, -d, d), torch.inf)
+        nearest = signed.amin(-1, keepdim=True).abs()
+        nearest = nearest.masked_fill(nearest.isinf(), 0)
+    return (-s * (d - nearest)).clamp(-bound, bound).masked_fill(none, -torch.inf)
+
+
+def gained(gain: Callable[[Tensor, Tensor], Tensor], d: Tensor, candidates: Tensor) -> Tensor:
+    """A factor of the logits that is computed from all distances, of those that there are."""
+    none = d.isnan()
+    return gain(d.masked_fill(none, 0), candidates & ~none)
+
+
+def weigh(z: Tensor, candidates: Tensor, strength: Tensor, k: int, **rule: Any) -> tuple[Tensor, Tensor]:
+    """Weights (..., k, M) from logits (..., M) and strengths (...), and which queries have no neighbours (...).
+
+    ``candidates`` (..., M) are true where a slot may be chosen. The weights of queries without neighbours are 0: what
+    they give must become NaN behind the weighted sums, or their gradients would spread it.
+    """
+    none = ~candidates | z.isnan()
+    numbers = [strength, *(x for x in rule.values() if isinstance(x, Tensor))]
+    dead = none.logical_or(z.isneginf()).all(-1)  # (...)
+    for x in numbers:
+        dead = dead | x.isnan()
+    rule = {name: _per_query(x, dead) if isinstance(x, Tensor) else x for name, x in rule.items()}
+    z = z.masked_fill(none, -torch.inf).masked_fill(dead[..., None], 0)
+    w = select_from_logits(z, k, _per_query(strength, dead), **rule)
+    return w.masked_fill(dead[..., None, None], 0), dead
+
+
+def _per_query(x: Tensor, dead: Tensor) -> Tensor:
+    """One value per query, (...) -> (..., 1), 1 where there is nothing to choose from."""
+    return x.masked_fill(dead, 1)[..., None]

@@ -5,14 +5,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types sanitize bench clean
+.PHONY: help install demo test lint types sanitize bench arm64 clean
 
 help:  ## List the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 install: $(STAMP)  ## Make .venv and install n3net into it
 
-$(STAMP): pyproject.toml setup.py constraints.txt $(wildcard src/n3net/kernel/*)
+$(STAMP): pyproject.toml setup.py constraints.txt $(wildcard src/n3net/kernel/*.cpp src/n3net/kernel/*.inc)
 	@echo "Installing n3net into $(VENV) (the first time fetches PyTorch, a few minutes) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --progress-bar on -c constraints.txt torch numpy
@@ -40,5 +40,22 @@ sanitize: $(STAMP)  ## Test the kernel under AddressSanitizer and UndefinedBehav
 bench: $(STAMP)  ## Measure speed and memory, as ratios
 	$(BIN)/n3net bench
 
+ARM64_CXX ?= aarch64-linux-gnu-g++
+ARM64_RUN ?= qemu-aarch64 -L /usr/aarch64-linux-gnu
+SELFTEST := -std=c++17 -O3 -fno-math-errno -fno-trapping-math -pthread tests/kernel/selftest.cpp -o build/selftest
+
+arm64:  ## Test the kernel without Python, here and for arm64 by a cross compiler and qemu
+	@mkdir -p build
+	$(CXX) $(SELFTEST)
+	build/selftest
+	@if ! command -v $(firstword $(ARM64_CXX)) >/dev/null; then \
+		echo "arm64: skipped, no $(firstword $(ARM64_CXX)) (Debian: apt-get install g++-aarch64-linux-gnu)"; \
+	elif ! command -v $(firstword $(ARM64_RUN)) >/dev/null; then \
+		echo "arm64: skipped, no $(firstword $(ARM64_RUN)) (Debian: apt-get install qemu-user)"; \
+	else \
+		echo "$(ARM64_CXX) $(SELFTEST)-arm64"; \
+		$(ARM64_CXX) $(SELFTEST)-arm64 && $(ARM64_RUN) build/selftest-arm64; \
+	fi
+
 clean:  ## Remove what the other targets made
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache src/*.egg-info src/n3net/*.so
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache src/*.egg-info src/n3net/*.so src/n3net/kernel/*.so

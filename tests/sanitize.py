@@ -16,7 +16,12 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 FLAGS = [
     *("-std=c++17", "-O0", "-g1", "-fPIC", "-shared", "-pthread", "-w", "-Wno-psabi"),
-    *("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-D_GLIBCXX_SANITIZE_VECTOR", "-D_GLIBCXX_ASSERTIONS"),
+    *(
+        "-fsanitize=address,undefined",
+        "-fno-sanitize-recover=all",
+        "-D_GLIBCXX_SANITIZE_VECTOR",
+        "-D_GLIBCXX_ASSERTIONS",
+    ),
 ]
 
 

@@ -106,7 +106,11 @@ def run(backend: str, tensors: list[Tensor], k: int, matching: Matching, **optio
     grads = torch.autograd.grad((out * weight).sum(), leaves, allow_unused=True)
     with torch.no_grad():
         fused = match_images(*tensors, k, matching, backend=backend, **options)  # type: ignore[arg-type]
-    return [out.detach(), fused, *(torch.zeros_like(t) if g is None else g for t, g in zip(tensors, grads, strict=True))]
+    return [
+        out.detach(),
+        fused,
+        *(torch.zeros_like(t) if g is None else g for t, g in zip(tensors, grads, strict=True)),
+    ]
 
 
 @settings(max_examples=30, deadline=None)
@@ -125,7 +129,9 @@ def test_convolutions_of_any_shape_and_layout(data: st.DataObject) -> None:
         for out in (conv3x3(x, weight, bias), F.conv2d(x, weight, bias, padding=1))
     )
     for a, z in zip(ours, judge, strict=True):
-        torch.testing.assert_close(a, z, rtol=0, atol=(1e-12 if dtype == torch.float64 else 1e-4) * float(z.abs().max()))
+        torch.testing.assert_close(
+            a, z, rtol=0, atol=(1e-12 if dtype == torch.float64 else 1e-4) * float(z.abs().max())
+        )
 
 
 @pytest.mark.parametrize(("b", "c"), [(0, 2), (2, 0)])
@@ -213,7 +219,11 @@ def test_the_door_refuses_to_write_where_numbers_share_a_place() -> None:
 
 def test_the_door_knows_every_function() -> None:
     source = (Path(kernel.__file__).parent / "kernel.cpp").read_text()
-    exported = {line.split("n3_")[1].split("_##")[0] for line in source.splitlines() if 'extern "C" int n3_' in line and "##" in line}
+    exported = {
+        line.split("n3_")[1].split("_##")[0]
+        for line in source.splitlines()
+        if 'extern "C" int n3_' in line and "##" in line
+    }
     assert exported == set(door.ARGUMENTS)
     with pytest.raises(ValueError, match="'nothing' is not declared in kernel/door.py"):
         call("nothing", EMBEDDING)
@@ -243,7 +253,9 @@ def test_cpp_refuses_sizes(sizes: dict[str, int], monkeypatch: pytest.MonkeyPatc
     """Also where the door would let them pass: an error, and nothing is written."""
     out = torch.full((2, 4, 8, 8), 7.0)
     arguments = [native._image(EMBEDDING), SLOTS, QUERIES, native._image(EMBEDDING), native._image(out)]
-    pointers = [ctypes.byref(a) if isinstance(a, ctypes.Structure) else ctypes.c_void_p(a.data_ptr()) for a in arguments]
+    pointers = [
+        ctypes.byref(a) if isinstance(a, ctypes.Structure) else ctypes.c_void_p(a.data_ptr()) for a in arguments
+    ]
     monkeypatch.setattr(kernel, "pointers", lambda *_: pointers)
     with pytest.raises(ValueError, match="of the kernel cannot compute with batch"):
         call("neighbors", *arguments, **sizes)

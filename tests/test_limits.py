@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from n3net import kernel, select
-from n3net.matching import Matching, match_images, match_sets
-from n3net.nn import N3Block, N3Block2d
+from n3net import kernel
+from n3net.matching import Matching, match_images
 
 HAS_KERNEL = kernel.instruction_set() is not None
 NATIVE = pytest.param("native", marks=pytest.mark.skipif(not HAS_KERNEL, reason="no kernel built"))

@@ -1,7 +1,8 @@
 """Convolutions of 3 x 3 on a CPU by the compiled kernel: Winograd's algorithm, forward and backward.
 
 It multiplies a quarter as often as the sum that defines a convolution, and rounds a little more: in float32 the results
-agree to about 1e-5 of the largest. Reference: Lavin & Gray, "Fast Algorithms for Convolutional Neural Networks", CVPR 2016.
+agree to about 1e-5 of the largest. Reference: Lavin & Gray, "Fast Algorithms for Convolutional Neural Networks", CVPR
+2016.
 
 Two operators are enough, because each is the other's derivative:
 
@@ -23,6 +24,8 @@ import torch
 from torch import Tensor
 
 from n3net import kernel
+
+CACHE = 8 * 2**20  # bytes of a last-level cache that a chain of layers may fill
 
 
 def _fields(*names: str) -> list[tuple[str, Any]]:
@@ -133,14 +136,29 @@ def convolve(images: Tensor, layers: Sequence[Layer], add: Tensor | None = None)
     Returns:
         (B, K, H, W), channels_last.
     """
-    images = _readable(images)
-    out = _empty(images, layers[-1].out_channels, *images.shape[2:])
-    batch, _, row, col = out.stride()
-    _run(images, layers, out, add, out_height=out.shape[2], out_width=out.shape[3], y_batch=batch, y_row=row, y_col=col)
-    return out
+    at_once = _layers_at_once(images, layers)
+    for first in range(0, len(layers), at_once):
+        part = layers[first : first + at_once]
+        last = first + at_once >= len(layers)
+        images = _readable(images)
+        out = _empty(images, part[-1].out_channels, *images.shape[2:])
+        (_, _, height, width), (batch, _, row, col) = out.shape, out.stride()
+        place = {"out_height": height, "out_width": width, "y_batch": batch, "y_row": row, "y_col": col}
+        _run(images, part, out, add if last else None, **place)
+        images = out
+    return images
 
 
-def at_squares(images: Tensor, layers: Sequence[Layer], squares: Squares, weight: Tensor, bias: Tensor) -> Tensor:
+def _layers_at_once(images: Tensor, layers: Sequence[Layer]) -> int:
+    """How many layers keep what lies between them in a cache: 16 rows each, see ``chain`` in kernel/convolution.inc."""
+    widest = max(layer.out_channels for layer in layers)
+    rows = 16 * images.shape[0] * images.shape[3] * widest * images.element_size()
+    return max(2, 1 + CACHE // rows)
+
+
+def at_squares(
+    images: Tensor, layers: Sequence[Layer], squares: Squares, weight: Tensor, bias: Tensor | None
+) -> Tensor:
     """What a further convolution to one channel gives in the middle of some squares, without gradients.
 
     Args:
@@ -148,7 +166,7 @@ def at_squares(images: Tensor, layers: Sequence[Layer], squares: Squares, weight
         layers: as in :func:`convolve`; the last is computed on the squares only.
         squares: that lie inside the image.
         weight: (1, K, 3, 3) of the further convolution.
-        bias: (1,).
+        bias: (1,) or None.
 
     Returns:
         (B, rows, cols).
@@ -156,6 +174,7 @@ def at_squares(images: Tensor, layers: Sequence[Layer], squares: Squares, weight
     images = _readable(images)
     out = images.new_empty(images.shape[0], squares.rows, squares.cols)
     batch, row, col = out.stride()
+    bias = weight.new_zeros(1) if bias is None else bias
     dot = torch.cat([weight[0].permute(1, 2, 0).flatten(), bias])  # (9 K + 1)
     tiles = {"tile_rows": squares.rows, "tile_cols": squares.cols, "step": squares.step}
     place = {"top": squares.top, "left": squares.left, "y_batch": batch, "y_row": row, "y_col": col}
@@ -185,7 +204,11 @@ def _run(images: Tensor, layers: Sequence[Layer], out: Tensor, add: Tensor | Non
 
 def _readable(images: Tensor) -> Tensor:
     """As the kernel reads them: the channels of a pixel beside each other."""
-    return images if images.stride(1) == 1 or images.shape[1] == 1 else images.contiguous(memory_format=torch.channels_last)
+    return (
+        images
+        if images.stride(1) == 1 or images.shape[1] == 1
+        else images.contiguous(memory_format=torch.channels_last)
+    )
 
 
 def _empty(like: Tensor, channels: int, height: int, width: int) -> Tensor:

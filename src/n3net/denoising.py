@@ -45,7 +45,8 @@ def denoise(
             each with its own noise level. A colour model is given a gray image three times, and its outputs are
             averaged.
         peak: the value of white, by default 255, 65535 or 1.
-        tile: side of the tiles in pixels, see :func:`n3net.inference.split`; changes memory and speed, not the result.
+        tile: longest side of the tiles in pixels, see :func:`n3net.inference.run`; changes memory and speed, not the
+            result.
         device: where the network runs.
         progress: called with the pixels that are done and all there are.
 
@@ -68,11 +69,12 @@ def denoise(
                 progress(before * total + done, len(steps) * total)
 
         run(
-            net,
+            net.net,
             image.shape[:2],
             step.read,
             step.write,
-            forward=step.forward,
+            told=step.told,
+            finish=net.finish,
             tile=tile,
             device=device,
             progress=advance,
@@ -115,14 +117,16 @@ class _Step:
 
     def read(self, part: Part) -> list[Array]:
         pixels = self.source[part].astype(np.float32) / np.float32(self.peak)
+        pixels = np.repeat(pixels, self.net.channels // pixels.shape[2], 2)
         return [pixels, self.sigma[part][..., None]] if isinstance(self.sigma, np.ndarray) else [pixels]
 
-    def forward(self, x: Tensor, sigma: Tensor | None = None, **pads: Any) -> Tensor:
-        y: Tensor = self.net(x.expand(-1, self.net.channels, -1, -1), self.sigma if sigma is None else sigma, **pads)
-        return y.mean(1, keepdim=True) if y.shape[1] > x.shape[1] else y
+    def told(self, x: Tensor, sigma: Tensor | None = None) -> Tensor:
+        told: Tensor = self.net.told(x, self.sigma if sigma is None else sigma)
+        return told
 
     def write(self, part: Part, values: Array) -> None:
-        place(self.target, part, values, self.peak)
+        mean = values.shape[2] > self.target.shape[2]
+        place(self.target, part, values.mean(2, keepdims=True) if mean else values, self.peak)
 
 
 def noise_levels(image: Array, peak: float | None = None) -> tuple[float, ...]:

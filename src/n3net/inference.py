@@ -1,5 +1,6 @@
-"""Images of any size through a network in tiles, with the result of the whole image.
+"""Images of any size through a network, with the result of the whole image.
 
+A network that says what it is composed of is swept over the image, see :mod:`n3net.streaming`; others see it in tiles.
 A tile's network sees its core and a halo as wide as the network's reach, so that what it computes for the core does not
 know where the halo ends. Two things belong to the whole image and not to the tile: zeros beyond its border, which a
 tile has on the sides where it touches the border, and the patch grid of N3 blocks, on which the tile therefore starts
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from n3net.memory import return_freed_memory
 from n3net.models.folding import fold_batch_norm
 from n3net.nn import N3Block2d
 from n3net.nn.convolutions import fuse
+from n3net.streaming import bytes_per_pixel, stream, tile_for, widest_image
 
 Array = npt.NDArray[Any]
 Part = tuple[slice, slice]  # rows and columns
@@ -95,46 +97,85 @@ def run(
     read: Callable[[Part], Sequence[Array]],
     write: Callable[[Part, Array], None],
     *,
-    forward: Callable[..., Tensor] | None = None,
+    told: Callable[..., Tensor] | None = None,
+    finish: Callable[[Tensor, Tensor], Tensor] | None = None,
     tile: int | None = None,
     device: str | torch.device = "cpu",
     progress: Progress | None = None,
 ) -> None:
-    """Run a network on an image, tile by tile.
+    """Run a network on an image, part by part.
 
     Args:
-        net: as :func:`prepare` makes it; tiles are those of :func:`split`.
+        net: as it is within what :func:`prepare` makes. It is given parts that are those of :func:`split`, and swept
+            over them if it has a method ``compose``.
         size: height and width of the image.
-        read: rows and columns -> the network's inputs there, (h, w, C) each, float32. An image with fewer patches than
-            the network looks for is read as a whole and mirrored at its lower and right border.
-        write: is given rows and columns and the network's output there, (h, w, C).
-        forward: called with the inputs (1, C, h, w), by default the network, and with ``pads`` where there are N3
-            blocks.
-        tile, device: see :func:`split` and :func:`prepare`.
-        progress: called after each tile.
+        read: rows and columns -> inputs there, (h, w, C) each, float32. An image with fewer patches than the network
+            looks for is read as a whole and mirrored at its lower and right border.
+        write: is given rows and columns and the result there, (h, w, C).
+        told: inputs (1, C, h, w) each -> what the network is given; by default the only input.
+        finish: the network's output, and what it was given -> the result; by default the output. Both work pixel by
+            pixel.
+        tile: longest side of a tile in pixels, but see :func:`split` and :func:`n3net.streaming.tile_for` for how small
+            it can be; by default as large as memory allows.
+        device: see :func:`prepare`.
+        progress: called after each tile; of a network that is swept, after each tile of each of its steps.
     """
     needed = smallest_size(net, *size)
     if needed != size:
         enlarged = [_mirrored(pixels, needed) for pixels in read((slice(0, size[0]), slice(0, size[1])))]
         read = lambda part: [pixels[part] for pixels in enlarged]  # noqa: E731
-    tiles = split(net, *needed, tile)
-    total, done = sum(t.pixels for t in tiles), 0
-    for part in tiles:
-        inputs = [torch.from_numpy(np.ascontiguousarray(a, np.float32)) for a in read(part.crop)]  # (h, w, C)
+    parts = split(net, *needed, tile)
+    total, before = sum(part.pixels for part in parts), 0
+
+    def see(rows: slice, cols: slice) -> Tensor:
+        inputs = [torch.from_numpy(np.ascontiguousarray(a, np.float32)) for a in read((rows, cols))]  # (h, w, C)
         planes = [
             x.permute(2, 0, 1)[None].to(device).contiguous(memory_format=torch.channels_last) for x in inputs
         ]  # (1, C, h, w)
+        return planes[0] if told is None else told(*planes)
+
+    for part in parts:
+
+        def advance(done: float, before: int = before, pixels: int = part.pixels) -> None:
+            if progress is not None:
+                progress(before + round(done * pixels), total)
+
         with torch.inference_mode():
-            out = (forward or net)(*planes, **({} if part.pads is None else {"pads": part.pads}))
-        rows, cols = (slice(core.start, min(core.stop, side)) for core, side in zip(part.core, size, strict=True))
-        inner = out[0, :, part.inner[0], part.inner[1]][:, : rows.stop - rows.start, : cols.stop - cols.start]
-        if inner.numel():
-            write((rows, cols), inner.permute(1, 2, 0).cpu().numpy())
-        del planes, out, inner
+            for there, given, out in _outputs(net, part, see, tile, advance):
+                rows, cols = (
+                    slice(max(a.start, b.start), min(a.stop, b.stop, side))
+                    for a, b, side in zip(there, part.core, size, strict=True)
+                )
+                if rows.start < rows.stop and cols.start < cols.stop:
+                    result = out if finish is None else finish(out, given)
+                    inner = result[0, :, _moved(rows, -there[0].start), _moved(cols, -there[1].start)]
+                    write((rows, cols), inner.permute(1, 2, 0).cpu().numpy())
+        before += part.pixels
+
+
+def _outputs(
+    net: nn.Module, part: Tile, see: Callable[..., Tensor], tile: int | None, progress: Callable[[float], None]
+) -> Iterator[tuple[Part, Tensor, Tensor]]:
+    """Rows and columns of an image, what the network is given there, and what it makes of it, (1, C, h, w) each."""
+    rows, cols = part.crop
+    size = rows.stop - rows.start, cols.stop - cols.start
+    if hasattr(net, "compose"):
+
+        def read(y: slice, x: slice) -> Tensor:
+            return see(_moved(y, rows.start), _moved(x, cols.start))
+
+        tile_size = tile_for(net, *size, tile)
+        for band, given, out in stream(net, size, read, tile=tile_size, pads=part.pads, progress=progress):
+            yield (_moved(band, rows.start), cols), given, out
+    else:
+        given = see(rows, cols)
+        yield part.crop, given, net(given) if part.pads is None else net(given, pads=part.pads)
         return_freed_memory()
-        done += part.pixels
-        if progress is not None:
-            progress(done, total)
+        progress(1)
+
+
+def _moved(part: slice, by: int) -> slice:
+    return slice(part.start + by, part.stop + by)
 
 
 def place(target: Array, part: Part, values: Array, peak: float) -> None:
@@ -152,7 +193,7 @@ def _mirrored(image: Array, size: tuple[int, int]) -> Array:
 
 
 def split(model: nn.Module, height: int, width: int, tile: int | None = None, memory: int = MEMORY) -> list[Tile]:
-    """Tiles of an image for a model, row by row.
+    """Tiles of an image for a model, row by row, or strips from top to bottom for a network that is swept over them.
 
     Args:
         model: a network whose ``reach`` says how many pixels away from an output pixel an input pixel may influence it
@@ -160,14 +201,15 @@ def split(model: nn.Module, height: int, width: int, tile: int | None = None, me
             ``net``. A network that does not say is given the whole image.
         height, width: of the image.
         tile: largest side of a core in pixels; cores are larger only where the network's windows ask for it. By default
-            as large as ``memory`` allows, in the shape that costs least.
+            as large as ``memory`` allows, in the shape that costs least. Strips do not depend on it.
         memory: bytes that the activations of a tile may need.
     """
     if tile is not None and tile < 1:
         raise ValueError(f"tile: expected a side of at least 1 pixel, got {tile}")
     net = getattr(model, "net", model)
-    reach = getattr(net, "reach", None)
-    if reach is None:
+    reach, swept = getattr(net, "reach", None), hasattr(net, "compose")
+    strips = -(-width // widest_image(net)) if swept else 0
+    if reach is None or strips == 1:
         whole = (slice(0, height), slice(0, width))
         return [Tile(whole, whole, None)]
     grid = _matching(model)
@@ -180,10 +222,12 @@ def split(model: nn.Module, height: int, width: int, tile: int | None = None, me
         else _Axis(size, reach, stride=getattr(net, "alignment", 1))
         for size, before, after in ((height, top, bottom), (width, left, right))
     )
-    if tile is not None:
+    if swept:
+        down, across = rows.parts(1), cols.parts(strips)
+    elif tile is not None:
         down, across = rows.parts(-(-height // tile)), cols.parts(-(-width // tile))
     else:
-        down, across = _cheapest(rows, cols, memory // _bytes_per_pixel(model))
+        down, across = _cheapest(rows, cols, memory // bytes_per_pixel(model))
     return [
         Tile(
             (y.core, x.core),
@@ -197,12 +241,12 @@ def split(model: nn.Module, height: int, width: int, tile: int | None = None, me
 
 def smallest_size(model: nn.Module, height: int, width: int) -> tuple[int, int]:
     """The size of an image, or a larger one if its patches are fewer than the neighbours that the model looks for."""
-    grid = _matching(model)
-    needed = max((m.k for m in model.modules() if isinstance(m, N3Block2d)), default=0)
-    if grid is None or grid.grid(height, width).fewest_candidates() >= needed:
-        return height, width
-    least = (grid.window - 1) * grid.stride + grid.patch_size
-    return max(height, least), max(width, least)
+    for block in (m for m in model.modules() if isinstance(m, N3Block2d)):
+        grid = block.matching
+        if grid.grid(height, width).fewest_candidates() < block.k:
+            least = (grid.window - 1) * grid.stride + grid.patch_size
+            height, width = max(height, least), max(width, least)
+    return height, width
 
 
 @dataclass(frozen=True)
@@ -272,9 +316,3 @@ def _matching(model: nn.Module) -> Matching | None:
             f"the blocks of a network that runs in tiles must share one patch grid, got {sorted(map(str, grids))}"
         )
     return grids.pop() if grids else None
-
-
-def _bytes_per_pixel(model: nn.Module) -> int:
-    """An estimate: a block's input, and the input and output of a convolution."""
-    widest = max((p.shape[0] for p in model.parameters() if p.dim() == 4), default=1)
-    return 4 * (3 * widest + 16)

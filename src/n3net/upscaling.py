@@ -45,8 +45,8 @@ def upscale(
         model: a :class:`n3net.models.Upscaler`, or what :func:`n3net.load` takes: a name or a file. By default
             ``"upscale"``.
         peak: the value of white, by default 255, 65535 or 1.
-        tile: side of the tiles in pixels of what the network sees, see :func:`n3net.inference.split`; changes memory
-            and speed, not the result.
+        tile: longest side of the tiles in pixels of what the network sees, see :func:`n3net.inference.run`; changes
+            memory and speed, not the result.
         device: where the network runs.
         progress: called with the pixels that are done and all there are.
 
@@ -57,7 +57,7 @@ def upscale(
     check_image(image)
     if not 1 <= factor <= LARGEST:
         raise ValueError(f"factor: expected 1 to {LARGEST:g}, got {factor}")
-    net = prepare(resolve(model), device)
+    net: Upscaler = prepare(resolve(model), device)  # type: ignore[assignment]
     peak = peak_of(image.dtype) if peak is None else peak
     size, planes = scaled_size(image.shape[:2], factor), _planes(image, peak)
     result = _Result(planes, np.empty((*size, *image.shape[2:]), image.dtype), factor, peak)
@@ -68,7 +68,17 @@ def upscale(
         return [resize(planes[..., :1], seen, part=part)]
 
     write = result.write if luma is None else luma.__setitem__
-    run(net, scaled_size(image.shape[:2], seen), read, write, tile=tile, device=device, progress=progress)
+    run(
+        net.net,
+        scaled_size(image.shape[:2], seen),
+        read,
+        write,
+        told=net.told,
+        finish=net.finish,
+        tile=tile,
+        device=device,
+        progress=progress,
+    )
     if luma is not None:
         for start in range(0, size[0], ROWS):
             part = slice(start, min(start + ROWS, size[0])), slice(0, size[1])

@@ -1,45 +1,56 @@
-"""Timing and memory of calls."""
+"""Timing and memory of calls and commands, and the machine they ran on."""
 
 from __future__ import annotations
 
 import platform
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 import torch
 
-
-@dataclass(frozen=True)
-class Timing:
-    """Seconds of one call: the median, and the middle half of all calls around it."""
-
-    median: float
-    low: float
-    high: float
+from n3net.bench.harness import Round, Sample
 
 
-def timings(calls: dict[str, Callable[[], object]], repeat: int, tick: Callable[[str], None]) -> dict[str, Timing]:
-    """Times the calls in turn, ``repeat`` rounds after one to warm up: a change of the machine meets them all."""
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
-    for turn in range(repeat + 1):
-        for name, call in calls.items():
-            tick(name)
-            start = time.perf_counter()
-            call()
-            if turn:
-                seconds[name].append(time.perf_counter() - start)
-    return {name: _timing(s) for name, s in seconds.items()}
+def timed(call: Callable[[], object]) -> float:
+    """Seconds that a call takes."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
 
 
-def _timing(seconds: list[float]) -> Timing:
-    if len(seconds) < 2:
-        return Timing(seconds[0], seconds[0], seconds[0])
-    low, _, high = statistics.quantiles(seconds, n=4, method="inclusive")
-    return Timing(statistics.median(seconds), low, high)
+def ratio(first: str, first_call: Callable[[], object], second: str, second_call: Callable[[], object]) -> Round:
+    """Rounds of the time of one call over that of another, after one of each to warm up."""
+    first_call(), second_call()
+
+    def one_round() -> Sample:
+        a, b = timed(first_call), timed(second_call)
+        return Sample(a / b, {f"{first} (s)": a, f"{second} (s)": b})
+
+    return one_round
+
+
+def command_seconds(arguments: Sequence[str]) -> float:
+    """Seconds of ``n3net`` with these arguments, as a whole process."""
+    return timed(lambda: _run([sys.executable, "-m", "n3net", *arguments]))
+
+
+def command_peak(arguments: Sequence[str]) -> float:
+    """MiB that ``n3net`` with these arguments holds at most, as a whole process."""
+    code = f"""
+import sys
+from n3net.bench.measure import own_peak
+from n3net.cli import main
+sys.argv = {["n3net", *arguments]!r}
+try:
+    main()
+except SystemExit as end:
+    if end.code:
+        raise
+print(own_peak() / 2**20)
+"""
+    return float(_run([sys.executable, "-c", code]).splitlines()[-1])
 
 
 def peak_memory(setup: str, call: str, whole: bool = False) -> float:
@@ -56,10 +67,15 @@ torch.set_num_threads({torch.get_num_threads()})
 {call}
 print((own_peak() - before) / 2**20)
 """
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    return float(_run([sys.executable, "-c", code]))
+
+
+def _run(command: Sequence[str]) -> str:
+    run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode:
-        raise RuntimeError(f"the process that measures memory failed:\n{run.stderr}")
-    return float(run.stdout)
+        complaints = run.stderr.strip() or f"it ended with code {run.returncode}"
+        raise RuntimeError(f"a process that was to be measured failed: {complaints}")
+    return run.stdout
 
 
 def forget_peak() -> None:
@@ -89,7 +105,6 @@ def machine() -> dict[str, object]:
 
     return {
         "processor": _processor(),
-        "threads": torch.get_num_threads(),
         "kernel": kernel.instruction_set() or "not built",
         "python": platform.python_version(),
         "torch": torch.__version__,

@@ -12,13 +12,15 @@ from torch import Tensor, nn
 from n3net.matching.grid import Grid, col2im, im2col
 from n3net.matching.reference import _index
 from n3net.models import N3Net
-from n3net.nn import N3Block2d
+from n3net.nn import PRESETS, N3Block2d
 
 CHUNK = 64
 
 
-def neighbors(embedding: Tensor, values: Tensor, scale: Tensor, k: int, grid: Grid) -> Tensor:
-    """k neighbour volumes with the untempered update: (B, C, H, W) -> (B, k C, H, W)."""
+def neighbors(
+    embedding: Tensor, values: Tensor, scale: Tensor, k: int, grid: Grid, norm: nn.Module | None = None
+) -> Tensor:
+    """k neighbour volumes with the untempered update: (B, C, H, W) -> (B, k C, H, W); ``norm`` is of the distances."""
     b, c, height, width = values.shape
     patch = grid.patch * grid.cell
     e, y = (im2col(t, patch, grid.cell).flatten(-2).transpose(1, 2) for t in (embedding, values))  # (B, Q, D)
@@ -31,6 +33,8 @@ def neighbors(embedding: Tensor, values: Tensor, scale: Tensor, k: int, grid: Gr
     )  # (B, Q, M - 1)
     d = squares[:, :, None] + squares[:, index] - 2 * products
     z = -scale.flatten(1)[..., None] * d
+    if norm is not None:
+        z = z * norm(d, torch.ones_like(d[0], dtype=torch.bool))
     volumes = []
     for _ in range(k):
         w = torch.softmax(z, -1)
@@ -44,23 +48,26 @@ def neighbors(embedding: Tensor, values: Tensor, scale: Tensor, k: int, grid: Gr
 
 
 class Block(nn.Module):
-    """An N3 block whose nets are ours and whose engine is this one, for images that need no padding."""
+    """An N3 block of the 2018 program's kind, in training, whose nets are ours and whose engine is this one.
+
+    For images that need no padding.
+    """
 
     def __init__(self, block: N3Block2d) -> None:
         super().__init__()
         self.block = block
 
-    def forward(self, x: Tensor, match_on: Tensor | None = None, pads: object = None) -> Tensor:
+    def forward(self, x: Tensor, match_on: Tensor | None = None) -> Tensor:
         block = self.block
         scale, _, _ = block._per_patch(x, None)
         grid = block.matching.grid(*x.shape[-2:])
-        return torch.cat([x, neighbors(block._embed(x, match_on), x, scale, block.k, grid)], 1)
+        found = neighbors(block._embed(x, match_on), x, scale, block.k, grid, block.normalization)
+        return torch.cat([x, found - torch.cat([x] * block.k, 1)], 1)
 
 
-def network() -> N3Net:
-    """N3Net with these blocks."""
-    net = N3Net()
+def replace_blocks(net: N3Net) -> None:
+    """Let the blocks of a network compute this way."""
     for i, block in enumerate(net.blocks):
         assert isinstance(block, N3Block2d)
+        assert block.options == PRESETS["reference-2018"]
         net.blocks[i] = Block(block)
-    return net

@@ -23,7 +23,7 @@ COMMANDS = {
     "eval": ("n3net.cli.eval", "Measure models on images or matches, with fixed seeds and stated protocols."),
     "reproduce": ("n3net.cli.reproduce", "The paper's tables, beside what is measured here."),
     "inspect": ("n3net.cli.inspect", "Show what the N3 blocks of a model have learned, on an image."),
-    "bench": ("n3net.cli.bench", "Measure speed and memory against DnCNN and the 2018 way, as ratios."),
+    "bench": ("n3net.cli.bench", "Measure speed and memory against PyTorch, DnCNN and the 2018 way, as ratios."),
     "demo": ("n3net.cli.demo", "Show what n3net does, in two pictures."),
 }
 

@@ -45,7 +45,10 @@ White = Annotated[
 ]
 TileSide = Annotated[
     int | None,
-    typer.Option(min=1, help="Side of the tiles in pixels; smaller needs less memory. (default: needs about 800 MB)"),
+    typer.Option(
+        min=1,
+        help="Longest side of the tiles in pixels; smaller needs less memory. (default: for at most about 800 MB)",
+    ),
 ]
 Device = Annotated[str, typer.Option(help="Where the network runs: cpu, cuda, mps.")]
 MaxMegapixels = Annotated[float, typer.Option(min=0, callback=finite, help="Refuse larger images.")]

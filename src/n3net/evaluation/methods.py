@@ -50,18 +50,22 @@ def method(name: str) -> Method:
     from n3net.models import Denoiser
 
     model = load_for("denoising", name, Denoiser)
-    net = prepare(model)
+    net: Any = prepare(model)
 
     def run(noisy: Tensor, sigma: float) -> Tensor:
-        return in_tiles(net, noisy, lambda x, **pads: net(x, sigma, **pads))
+        return in_tiles(net.net, noisy, lambda x: net.told(x, sigma), net.finish)
 
     return Method(label, run, model.channels, trained_for(model.record), model.record["digest"])
 
 
 def in_tiles(
-    net: torch.nn.Module, image: Tensor, forward: Callable[..., Tensor] | None = None, tile: int | None = None
+    net: torch.nn.Module,
+    image: Tensor,
+    told: Callable[[Tensor], Tensor],
+    finish: Callable[[Tensor, Tensor], Tensor],
+    tile: int | None = None,
 ) -> Tensor:
-    """An image (C, H, W) through a network, as the commands do it: in tiles where it is large."""
+    """An image (C, H, W) through a network, as the commands do it: in parts where it is large."""
     from n3net.inference import Array, Part, run
 
     pixels = image.permute(1, 2, 0).numpy()  # (H, W, C)
@@ -70,7 +74,7 @@ def in_tiles(
     def write(part: Part, values: Array) -> None:
         out[part] = values
 
-    run(net, pixels.shape[:2], lambda part: [pixels[part]], write, forward=forward, tile=tile)
+    run(net, pixels.shape[:2], lambda part: [pixels[part]], write, told=told, finish=finish, tile=tile)
     return torch.from_numpy(out).permute(2, 0, 1).contiguous()
 
 
@@ -95,17 +99,17 @@ def recorded_range(record: dict[str, Any], name: str) -> tuple[float, float] | N
 
 
 def _nn3d(label: str, weights: str) -> Method:
-    from n3net.models import nn3d
+    from n3net.models import Denoiser, nn3d
 
     class Nothing(torch.nn.Identity):
         reach = 0
 
     base = method(weights)
-    step = nn3d.NN3D(Nothing())
 
     def run(noisy: Tensor, sigma: float) -> Tensor:
-        threshold = torch.tensor([step.threshold * sigma / 255])
-        return in_tiles(step, base.run(noisy, sigma), lambda x, pads: step.filter(x, threshold, pads), NN3D_TILE)
+        channels = len(noisy)
+        step = Denoiser(nn3d.NN3D(Nothing(), channels), channels, noise_map=True)
+        return in_tiles(step.net, base.run(noisy, sigma), lambda x: step.told(x, sigma), step.finish, NN3D_TILE)
 
     return Method(label, run, base.channels, base.trained_for, base.digest)
 

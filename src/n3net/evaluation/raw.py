@@ -44,11 +44,12 @@ def raw_method(name: str) -> Method:
     from n3net.models.raw import RawDenoiser
 
     model = load_for("raw data", name, RawDenoiser)
-    net = prepare(model)
+    net: Any = prepare(model)
 
     def run(noisy: Tensor, a: float) -> Tensor:
         b = level_with(a).b
-        return torch.cat([in_tiles(net, plane[None], lambda x, **pads: net(x, a, b, **pads)) for plane in noisy])
+        ends = (lambda x: net.told(x, a, b)), (lambda out, told: net.finish(out, told, a, b))
+        return torch.cat([in_tiles(net.net, plane[None], *ends) for plane in noisy])
 
     found = recorded_range(model.record, "log_a")
     known = (10 ** found[0], 10 ** found[1]) if found else None

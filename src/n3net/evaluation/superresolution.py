@@ -40,10 +40,10 @@ def upscaler(name: str) -> Method:
     from n3net.models import Upscaler
 
     model = load_for("super-resolution", name, Upscaler)
-    net = prepare(model)
+    net: Any = prepare(model)
 
     def run(small: Tensor, factor: float) -> Tensor:
-        restored = in_tiles(net, _bicubic(small, max(factor, SMALLEST)))
+        restored = in_tiles(net.net, _bicubic(small, max(factor, SMALLEST)), net.told, net.finish)
         return restored if factor >= SMALLEST else resize_tensor(restored, size=enlarged(small.shape[-2:], factor))
 
     return Method(label, run, model.channels, trained_for(model.record), model.record["digest"])

@@ -109,7 +109,7 @@ def draw_camera(rng: np.random.Generator) -> Camera:
         contrast=float(rng.uniform(1, 1.5)),
         pattern=PATTERNS[rng.integers(len(PATTERNS))],
         method=list(METHODS)[rng.integers(len(METHODS))],
-        smooth=float(rng.uniform(-0.04, 0.25)),
+        smooth=float(rng.uniform(-0.02, 0.3)),
         smooth_colors=int(rng.choice(4, p=(0.15, 0.25, 0.3, 0.3))),
         quality=int(rng.integers(60, 99)) if rng.random() < 0.5 else None,
         subsampled=bool(rng.random() < 0.5),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import os
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,17 +13,17 @@ from torch import Tensor
 from n3net.kernel.door import pointers
 
 INTERFACE = 4  # of the kernel that this package was written for
+_FILE = Path(__file__).with_name("libn3net.so")  # under this name on every system
 _SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
 
 
 def _load() -> tuple[ctypes.CDLL | None, str]:
     """The kernel, and if there is none, why."""
-    spec = importlib.util.find_spec("n3net._kernel")
-    file = os.environ.get("N3NET_KERNEL") or (None if spec is None else spec.origin)  # another one, for tests
-    if file is None:
-        return None, "the compiled kernel was not built (no C++ compiler when n3net was installed)"
+    file = Path(os.environ.get("N3NET_KERNEL") or _FILE)  # another one, for tests
+    if not file.is_file():
+        return None, "the compiled kernel was not built (no C++ compiler, or one that failed, when n3net was installed)"
     try:
-        library = ctypes.CDLL(file)
+        library = ctypes.CDLL(str(file))
         library.n3_instruction_set.restype = ctypes.c_char_p
     except (OSError, AttributeError) as error:
         return None, f"the compiled kernel does not load: {error}"

@@ -1,8 +1,8 @@
 """What may reach the kernel: for each of its functions, the arguments that it reads and writes.
 
-Compiled code takes a pointer and believes that enough numbers of its type lie there. Here is the one place where that is
-made sure of: :func:`n3net.kernel.run` gives nothing to a function that is not declared in ``ARGUMENTS``, and nothing that
-does not fit its declaration. The numbers of the problem itself are checked once more in C++, by ``checks.inc``.
+Compiled code takes a pointer and believes that enough numbers of its type lie there. Here is the one place where that
+is made sure of: :func:`n3net.kernel.run` gives nothing to a function that is not declared in ``ARGUMENTS``, and nothing
+that does not fit its declaration. The numbers of the problem itself are checked once more in C++, by ``checks.inc``.
 """
 
 from __future__ import annotations
@@ -100,6 +100,22 @@ class Pixels:
 
 
 @dataclass(frozen=True)
+class Last:
+    """Images in channels_last, so many pixels in all."""
+
+    pixels: int
+    channels: int
+
+    def pointer(self, given: Any, dtype: torch.dtype) -> Any:
+        place = memory(given, dtype)
+        whole = given.dim() == 4 and given.is_contiguous(memory_format=torch.channels_last)
+        if not whole or given.shape[1] != self.channels or given.numel() != self.pixels * self.channels:
+            layout = f"got {tuple(given.shape)} with strides {given.stride()}"
+            raise ValueError(f"expected {self.pixels} pixels of {self.channels} channels, channels last, {layout}")
+        return ctypes.c_void_p(place)
+
+
+@dataclass(frozen=True)
 class Structures:
     """An array of so many structures, whose pointers are their maker's affair."""
 
@@ -125,7 +141,7 @@ class Packed:
         return Numbers(int(count)).pointer(given, dtype)
 
 
-Argument = Numbers | Images | Pixels | Structures | Packed
+Argument = Numbers | Images | Pixels | Last | Structures | Packed
 
 
 def _windows(p: Any) -> tuple[int, int, tuple[int, int]]:
@@ -160,9 +176,10 @@ def _aggregate_backward(p: Any) -> list[Argument]:
 
 
 def _neighbors(p: Any) -> list[Argument]:
-    queries, _, room = _windows(p)
+    _, _, room = _windows(p)
     values, out = Images(p.batch, p.channels, room), Images(p.batch, p.k * p.channels, room, written=True)
-    return [Images(p.batch, p.embedding, room), Numbers(queries), Numbers(queries), values, out]
+    of_queries = Images(p.batch, 1, (p.rows - p.patch + 1, p.cols - p.patch + 1))
+    return [Images(p.batch, p.embedding, room), of_queries, of_queries, values, out]
 
 
 def _select(p: Any) -> list[Argument]:
@@ -181,6 +198,11 @@ def _weight_gradient(p: Any) -> list[Argument]:
     return [x, g, Numbers(9 * p.in_channels * p.out_channels)]
 
 
+def _norm(p: Any, pixels: int, channels: int) -> list[Argument]:
+    """So many arguments with all pixels, then so many with one number for each channel."""
+    return [*([Last(p.rows, p.channels)] * pixels), *([Numbers(p.channels)] * channels)]
+
+
 # Name of a function -> from its problem to its further arguments.
 ARGUMENTS: dict[str, Callable[[Any], Sequence[Argument]]] = {
     "distances": _distances,
@@ -194,6 +216,9 @@ ARGUMENTS: dict[str, Callable[[Any], Sequence[Argument]]] = {
     "conv_pack": lambda p: [Numbers(9 * p.in_channels * p.out_channels), Packed(p)],
     "conv_chain": lambda p: [Structures(p.layers)],
     "conv_weight_gradient": _weight_gradient,
+    "norm_statistics": lambda p: _norm(p, 1, 2),
+    "norm_apply": lambda p: [*_norm(p, 1, 4), *_norm(p, 1, 0)],
+    "norm_backward": lambda p: [*_norm(p, 2, 4), *_norm(p, 1, 2)],
 }
 
 

@@ -46,8 +46,8 @@ struct Problem {
     int64_t threads;
 };
 
-// Images of a batch, in any layout, and where they lie on the grid: pixels around them are 0. Mirrors `Image` in
-// native.py.
+// Images of a batch, in any layout, and where they lie on the grid, of pixels or of queries: pixels around them are 0.
+// Mirrors `Image` in native.py.
 struct Image {
     void *data;
     int64_t batch, channel, row, col;  // steps, in numbers
@@ -92,6 +92,15 @@ struct WeightGradient {
     int64_t batch, height, width, in_channels, out_channels;
     int64_t x_batch, x_row, x_col, g_batch, g_row, g_col;
     int64_t threads;
+};
+
+// Batch norm of pixels, channels last and one pixel behind the other. Mirrors `_Norm` in batch_norm.py.
+struct Norm {
+    int64_t rows, channels;
+    int64_t relu;   // whether a ReLU follows
+    int64_t batch;  // backward: whether mean and variance are those of the input
+    int64_t threads;
+    double eps;
 };
 
 #include "checks.inc"
@@ -266,18 +275,29 @@ template <class Baseline, class Avx2, class Avx512> int run(Baseline baseline, A
             return INVALID;                                                                                            \
         return N3_RUN(aggregate_backward<T>(*p, *g, z, c, *y, gz, gc, *gy));                                           \
     }                                                                                                                  \
-    extern "C" int n3_neighbors_##name(const Problem *p, const Image *e, const T *scale, const T *c, const Image *y,   \
-                                       const Image *out) {                                                             \
-        if (!(valid(*p) && valid(*e, *p, p->embedding) &&                                                              \
+    extern "C" int n3_neighbors_##name(const Problem *p, const Image *e, const Image *scale, const Image *c,           \
+                                       const Image *y, const Image *out) {                                             \
+        if (!(valid(*p) && valid(*e, *p, p->embedding) && covers(*scale, *out, *p) && covers(*c, *out, *p) &&          \
               valid(*y, *p, p->channels) && valid(*out, *p, p->k * p->channels)))                                      \
             return INVALID;                                                                                            \
-        return N3_RUN(neighbors<T>(*p, *e, scale, c, *y, *out));                                                       \
+        return N3_RUN(neighbors<T>(*p, *e, *scale, *c, *y, *out));                                                     \
     }                                                                                                                  \
     extern "C" int n3_select_##name(const Rows *p, const T *z, const T *c, T *w) {                                     \
         return valid(*p) ? N3_RUN(select<T>(*p, z, c, w)) : INVALID;                                                   \
     }                                                                                                                  \
     extern "C" int n3_select_backward_##name(const Rows *p, const T *gw, const T *z, const T *c, T *gz, T *gc) {       \
         return valid(*p) ? N3_RUN(select_backward<T>(*p, gw, z, c, gz, gc)) : INVALID;                                 \
+    }                                                                                                                  \
+    extern "C" int n3_norm_statistics_##name(const Norm *p, const T *x, T *mean, T *var) {                             \
+        return valid(*p) ? N3_RUN(norm_statistics<T>(*p, x, mean, var)) : INVALID;                                     \
+    }                                                                                                                  \
+    extern "C" int n3_norm_apply_##name(const Norm *p, const T *x, const T *mean, const T *var, const T *weight,       \
+                                        const T *bias, T *y) {                                                         \
+        return valid(*p) ? N3_RUN(norm_apply<T>(*p, x, mean, var, weight, bias, y)) : INVALID;                         \
+    }                                                                                                                  \
+    extern "C" int n3_norm_backward_##name(const Norm *p, const T *g, const T *x, const T *mean, const T *var,         \
+                                           const T *weight, const T *bias, T *gx, T *gw, T *gb) {                      \
+        return valid(*p) ? N3_RUN(norm_backward<T>(*p, g, x, mean, var, weight, bias, gx, gw, gb)) : INVALID;          \
     }                                                                                                                  \
     extern "C" int n3_conv_packed_size_##name(const Packing *p, int64_t *size) {                                       \
         return valid(*p) ? N3_RUN(packed_size<T>(p->in_channels, p->out_channels, size)) : INVALID;                    \

@@ -20,7 +20,7 @@ class Backend:
     """One way to compute matching on images; see ``reference.py`` for what the functions mean, ``limits.py`` for NaN.
 
     ``fused`` is distances and aggregation without gradients and in less memory. ``sweep`` is all that
-    :func:`n3net.matching.match_images` does, on an image without its padding, without gradients.
+    :func:`n3net.matching.match_images` does, on a part of an image without its padding, without gradients.
     """
 
     name: str
@@ -65,7 +65,7 @@ BACKENDS = {
             native.why_not,
             native.distances,
             native.aggregate,
-            partial(native.neighbors, differences=False, beside=False, pads=(0, 0, 0, 0)),
+            native.neighbors,
             native.neighbors,
         ),
     )

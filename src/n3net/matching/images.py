@@ -14,6 +14,7 @@ from n3net.matching.backends import choose
 from n3net.matching.grid import Border, Grid, col2im, crop, grid_for, im2col, pad, padding
 from n3net.matching.grid import Pads as Pads
 from n3net.matching.limits import compared, gained, logits, marked, root
+from n3net.matching.native import Places
 from n3net.selection import Rule
 
 Distance = Literal["euclidean", "squared"]
@@ -130,7 +131,9 @@ def match_images(
         d = engine.distances(source, grid)  # (B, Qh, Qw, M)
         scale, gain = scale * gained(gain, root(d) if euclidean else d, grid.candidates(d.device)), None
     if engine.sweep is not None and whole_cells and gain is None and not torch.is_grad_enabled():
-        last = {"euclidean": euclidean, "differences": differences, "beside": beside, "pads": pads, "rule": rule}
+        corner = (pads[2], pads[0])
+        places = Places(corner, (0, 0), corner, (*corner, height, width))
+        last = {"euclidean": euclidean, "differences": differences, "beside": beside, "places": places, "rule": rule}
         out = engine.sweep(embedding, scale, strength, values, grid, k, **last)
         if beside and values is not x:
             out[:, : x.shape[1]] = x

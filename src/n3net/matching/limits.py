@@ -5,9 +5,9 @@
   from each other as can be, and equally so.
 - A scale, a strength or a logit is at most that large, too. The nearest candidate's logit is 0, so a scale of infinity
   is what it means: a temperature of 0, which takes the nearest.
-- A patch (or item) that holds a NaN or an infinity, in what is compared or in what is aggregated, is no candidate: nobody
-  chooses it. It has no neighbours of its own either, nor has a query whose scale or strength is NaN: the pixels of such
-  patches are NaN, and have no gradient.
+- A patch (or item) that holds a NaN or an infinity, in what is compared or in what is aggregated, is no candidate:
+  nobody chooses it. It has no neighbours of its own either, nor has a query whose scale or strength is NaN: the pixels of
+  such patches are NaN, and have no gradient.
 - A query that is left with fewer than k candidates gets them again. One that is left with none is NaN.
 
 So weights are finite and sum to 1, or are all NaN. Where a program is exported or compiled, the same is done without
@@ -27,7 +27,7 @@ from n3net.selection import largest, select_from_logits
 
 
 def compared(embedding: Tensor, numbers: int) -> Tensor:
-    """What is compared, so many numbers at a time, cut off where distances might overflow; NaN where it is not finite."""
+    """What is compared, so many numbers at a time, cut off where distances might overflow; NaN where not finite."""
     limit = math.sqrt(largest(embedding.dtype) / (4 * max(1, numbers)))
     return torch.where(embedding.isfinite(), embedding.clamp(-limit, limit), torch.nan)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from n3net import kernel
-from n3net.matching.grid import Grid, Pads
+from n3net.matching.grid import Grid
 
 
 class _Problem(ctypes.Structure):
@@ -81,12 +82,13 @@ def _call(name: str, grid: list[int], sizes: dict[str, int], *tensors: Tensor | 
     kernel.run(name, problem, *tensors)
 
 
-def _volumes(values: Tensor, k: int) -> Tensor:
-    """Room for the result, (B, k C, H, W), in the memory format of the values."""
-    b, c, h, w = values.shape
+def _volumes(values: Tensor, k: int, height: int, width: int) -> Tensor:
+    """Room for the result, (B, k C, height, width), in the memory format of the values."""
     last = not values.is_contiguous() and values.is_contiguous(memory_format=torch.channels_last)
-    form = torch.channels_last if last else torch.contiguous_format
-    return torch.empty(b, k * c, h, w, dtype=values.dtype, device=values.device, memory_format=form)
+    shape, form = (values.shape[0], k * values.shape[1], height, width), torch.contiguous_format
+    return torch.empty(
+        shape, dtype=values.dtype, device=values.device, memory_format=torch.channels_last if last else form
+    )
 
 
 def _sizes(embedding: Tensor | None = None, values: Tensor | None = None, **others: int) -> dict[str, int]:
@@ -128,7 +130,7 @@ def _(g: Tensor, embedding: Tensor, grid: list[int]) -> Tensor:
 
 @torch.library.custom_op("n3net::window_aggregate", mutates_args=())
 def _aggregate(logits: Tensor, strength: Tensor, values: Tensor, grid: list[int], k: int, hard: bool) -> Tensor:
-    out = _volumes(values, k)
+    out = _volumes(values, k, *values.shape[2:])
     sizes = _sizes(values=values, k=k, hard=hard)
     _call("aggregate", grid, sizes, logits.contiguous(), strength.contiguous(), _image(values), _image(out))
     return out
@@ -136,7 +138,7 @@ def _aggregate(logits: Tensor, strength: Tensor, values: Tensor, grid: list[int]
 
 @_aggregate.register_fake
 def _(logits: Tensor, strength: Tensor, values: Tensor, grid: list[int], k: int, hard: bool) -> Tensor:
-    return _volumes(values, k)
+    return _volumes(values, k, *values.shape[2:])
 
 
 @torch.library.custom_op("n3net::window_aggregate_backward", mutates_args=())
@@ -168,19 +170,27 @@ def _compute_neighbors(
     strength: Tensor,
     values: Tensor,
     grid: list[int],
-    start: list[int],
+    places: list[int],
     k: int,
     euclidean: bool,
     differences: bool,
     beside: bool,
     hard: bool,
 ) -> Tensor:
-    out = _volumes(values, k + beside)
+    top, left, height, width = places[6:]
+    out = _volumes(values, k + beside, height, width)
+    c = values.shape[1]
     if beside:
-        out[:, : values.shape[1]] = values
-    images = [_image(t, *start) for t in (embedding, values, out[:, values.shape[1] :] if beside else out)]
+        y, x = top - places[4], left - places[5]
+        out[:, :c] = values[..., y : y + height, x : x + width]
+    images = [
+        _image(embedding, *places[:2]),
+        *(_image(t[:, None], *places[2:4]) for t in (scale, strength)),
+        _image(values, *places[4:6]),
+        _image(out[:, c:] if beside else out, top, left),
+    ]
     sizes = _sizes(embedding, values, k=k, euclidean=euclidean, differences=differences, hard=hard)
-    _call("neighbors", grid, sizes, images[0], scale.contiguous(), strength.contiguous(), *images[1:])
+    _call("neighbors", grid, sizes, *images)
     return out
 
 
@@ -194,14 +204,14 @@ def _(
     strength: Tensor,
     values: Tensor,
     grid: list[int],
-    start: list[int],
+    places: list[int],
     k: int,
     euclidean: bool,
     differences: bool,
     beside: bool,
     hard: bool,
 ) -> Tensor:
-    return _volumes(values, k + beside)
+    return _volumes(values, k + beside, *places[8:])
 
 
 def _compute_selection(z: Tensor, strength: Tensor, k: int) -> Tensor:
@@ -296,6 +306,22 @@ def aggregate(logits: Tensor, strength: Tensor, values: Tensor, grid: Grid, k: i
     return result
 
 
+@dataclass(frozen=True)
+class Places:
+    """Where tensors lie on the grid of an image that they are a part of: first row and column, each.
+
+    Args:
+        embedding, values: in pixels.
+        queries: of scale and strength, in patches.
+        result: what is computed: first row and column, height and width, in pixels.
+    """
+
+    embedding: tuple[int, int]
+    queries: tuple[int, int]
+    values: tuple[int, int]
+    result: tuple[int, int, int, int]
+
+
 def neighbors(
     embedding: Tensor,
     scale: Tensor,
@@ -305,17 +331,17 @@ def neighbors(
     k: int,
     *,
     euclidean: bool,
-    differences: bool,
-    beside: bool,
-    pads: Pads,
+    differences: bool = False,
+    beside: bool = False,
+    places: Places | None = None,
     **rule: Any,
 ) -> Tensor:
-    """All that :func:`n3net.matching.match_images` does, in one sweep, without gradients."""
+    """All that :func:`n3net.matching.match_images` does, in one sweep, without gradients, for a part of an image."""
     run = _neighbors if _operator_needed() else _compute_neighbors
-    start, hard = [pads[2], pads[0]], rule.get("rule") == "hard"
-    result: Tensor = run(
-        embedding, scale, strength, values, _flat(grid), start, k, euclidean, differences, beside, hard
-    )
+    places = Places((0, 0), (0, 0), (0, 0), (0, 0, *values.shape[2:])) if places is None else places
+    flat = [*places.embedding, *places.queries, *places.values, *places.result]
+    hard = rule.get("rule") == "hard"
+    result: Tensor = run(embedding, scale, strength, values, _flat(grid), flat, k, euclidean, differences, beside, hard)
     return result
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from n3net.matching.images import Pads
-
 
 class Denoiser(nn.Module):
     """Removes noise from images in [0, 1] with any network for images.
@@ -25,23 +23,32 @@ class Denoiser(nn.Module):
             raise ValueError("relative: only with a noise map")
         self.net, self.channels, self.noise_map, self.relative = net, channels, noise_map, relative
 
-    def forward(self, x: Tensor, sigma: float | Tensor | None = None, pads: Pads | None = None) -> Tensor:
+    def forward(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
         """Denoise.
 
         Args:
             x: noisy image (B, channels, H, W), in [0, 1].
             sigma: standard deviation of the noise in gray levels of 0..255, a number, (B,) or (B, 1, H, W); ignored by
                 a net without noise map, which knows one level only.
-            pads: see :func:`n3net.matching.match_images`; only for nets with N3 blocks.
         """
+        told = self.told(x, sigma)
+        return self.finish(self.net(told), told)
+
+    def told(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
+        """What the net is given for an image, pixel by pixel."""
         if x.dim() != 4 or x.shape[1] != self.channels:
             raise ValueError(f"x: expected shape (B, {self.channels}, H, W), got {tuple(x.shape)}")
-        told = x
-        if self.noise_map:
-            if sigma is None:
-                raise ValueError("sigma: this model needs the noise level, in gray levels of 0..255")
-            level = torch.as_tensor(sigma, dtype=x.dtype, device=x.device) / 255
-            level = level.reshape(-1, 1, 1, 1) if level.dim() < 4 else level
-            told = torch.cat([x, level.expand(x.shape[0], 1, *x.shape[-2:])], 1)  # (B, channels + 1, H, W)
-        out: Tensor = self.net(told) if pads is None else self.net(told, pads=pads)
-        return torch.lerp(x, out.to(x.dtype), level) if self.relative else out
+        if not self.noise_map:
+            return x
+        if sigma is None:
+            raise ValueError("sigma: this model needs the noise level, in gray levels of 0..255")
+        level = torch.as_tensor(sigma, dtype=x.dtype, device=x.device) / 255
+        level = level.reshape(-1, 1, 1, 1) if level.dim() < 4 else level
+        return torch.cat([x, level.expand(x.shape[0], 1, *x.shape[-2:])], 1)  # (B, channels + 1, H, W)
+
+    def finish(self, out: Tensor, told: Tensor) -> Tensor:
+        """The denoised image from what the net made of what it was told, pixel by pixel."""
+        if not self.relative:
+            return out
+        x, level = told[:, : self.channels], told[:, self.channels :]
+        return torch.lerp(x, out.to(x.dtype), level)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from torch import Tensor, nn
 
-from n3net.matching.images import Pads
 from n3net.models.dncnn import DnCNN
 from n3net.nn import N3Block2d, N3Options
 from n3net.selection import Rule
@@ -103,19 +105,29 @@ class N3Net(nn.Module):
         # a pixel's patch, the window around it, and the three convolutions of the block's own nets
         return first + sum(rest) + sum(g.patch_size - 1 + g.window // 2 * g.stride + 3 for g in grids)
 
-    def forward(self, x: Tensor, match_on: Tensor | None = None, pads: Pads | None = None) -> Tensor:
+    def forward(self, x: Tensor, match_on: Tensor | None = None) -> Tensor:
         """Restore an image (B, C, H, W).
 
         Args:
             x: the image.
             match_on: (B, E, H, W), compare patches of this instead.
-            pads: see :func:`n3net.matching.match_images`.
+        """
+        y: Tensor = self.compose(lambda module, *maps: module(*maps), x, match_on)
+        return y
+
+    def compose(self, apply: Callable[..., Any], x: Any, match_on: Any = None) -> Any:
+        """The network as modules that are applied one after the other.
+
+        Args:
+            apply: (module, *inputs) -> output. :meth:`forward` calls the module; :mod:`n3net.streaming` has it computed
+                a few rows at a time. The modules are N3 blocks, and networks that tell their ``reach``.
+            x, match_on: as in :meth:`forward`, or what stands for them.
         """
         if self.match_on == "input" and match_on is None:
             match_on = x
         if self.guide is not None and match_on is None:
-            match_on = self.guide(x)
-        y: Tensor = self.stages[0](x)
+            match_on = apply(self.guide, x)
+        y = apply(self.stages[0], x)
         for i, stage in enumerate(list(self.stages)[1:]):
-            y = stage(self.blocks[i](y, match_on, pads=pads) if len(self.blocks) else y)
+            y = apply(stage, apply(self.blocks[i], y, match_on) if len(self.blocks) else y)
         return y

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from n3net.matching.images import Pads
 from n3net.raw.noise import Stabilizer
 
 
@@ -24,26 +23,37 @@ class RawDenoiser(nn.Module):
         super().__init__()
         self.net, self.stabilize = net, stabilize
 
-    def forward(self, x: Tensor, a: float | Tensor, b: float | Tensor, pads: Pads | None = None) -> Tensor:
+    def forward(self, x: Tensor, a: float | Tensor, b: float | Tensor) -> Tensor:
         """Denoise.
 
         Args:
             x: noisy planes (B, 1, H, W), black 0 and white 1, values beyond not cut off where the sensor has them.
             a, b: of the noise, numbers or (B,).
-            pads: see :func:`n3net.matching.match_images`; only for nets with N3 blocks.
         """
+        told = self.told(x, a, b)
+        return self.finish(self.net(told), told, a, b)
+
+    def told(self, x: Tensor, a: float | Tensor, b: float | Tensor) -> Tensor:
+        """What the net is given for planes, pixel by pixel."""
         if x.dim() != 4 or x.shape[1] != 1:
             raise ValueError(f"x: expected shape (B, 1, H, W), got {tuple(x.shape)}")
-        first, second = (torch.as_tensor(level, dtype=x.dtype, device=x.device).reshape(-1) for level in (a, b))
-        if not self.stabilize:
-            return self._run(x, first, second, pads)
-        scale = Stabilizer.of(x, first, second)
-        v = scale.forward(x)
-        correction = self._run(v, scale.sigma, scale.offset, pads) - v  # in units of sigma
-        return scale.inverse(v + scale.sigma * correction)
+        levels = _levels(x, a, b)
+        if self.stabilize:
+            scale = Stabilizer.of(x, *levels)
+            x, levels = scale.forward(x), (scale.sigma, scale.offset)
+        maps = [level.reshape(-1, 1, 1, 1).expand_as(x) for level in levels]
+        return torch.cat([x, *maps], 1)  # (B, 3, H, W)
 
-    def _run(self, x: Tensor, first: Tensor, second: Tensor, pads: Pads | None) -> Tensor:
-        maps = [level.reshape(-1, 1, 1, 1).expand_as(x) for level in (first, second)]
-        told = torch.cat([x, *maps], 1)  # (B, 3, H, W)
-        out: Tensor = self.net(told) if pads is None else self.net(told, pads=pads)
-        return out
+    def finish(self, out: Tensor, told: Tensor, a: float | Tensor, b: float | Tensor) -> Tensor:
+        """Clean planes from what the net made of what it was told, pixel by pixel."""
+        if not self.stabilize:
+            return out
+        v = told[:, :1]
+        scale = Stabilizer.of(v, *_levels(v, a, b))
+        return scale.inverse(v + scale.sigma * (out - v))  # the net's correction is in units of sigma
+
+
+def _levels(x: Tensor, a: float | Tensor, b: float | Tensor) -> tuple[Tensor, Tensor]:
+    """a and b for each item of a batch, (B,) or (1,)."""
+    first, second = (torch.as_tensor(level, dtype=x.dtype, device=x.device).reshape(-1) for level in (a, b))
+    return first, second

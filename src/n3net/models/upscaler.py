@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from n3net.matching.images import Pads
-
 
 class Upscaler(nn.Module):
     """Restores the luminance of bicubically upscaled images with any network for images, one for all factors.
@@ -23,14 +21,21 @@ class Upscaler(nn.Module):
         super().__init__()
         self.net, self.unit = net, unit
 
-    def forward(self, x: Tensor, pads: Pads | None = None) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """Add what is missing.
 
         Args:
             x: Y of the image in [0, 1], upscaled, (B, 1, H, W); see :mod:`n3net.color` and :mod:`n3net.resizing`.
-            pads: see :func:`n3net.matching.match_images`; only for nets with N3 blocks.
         """
+        told = self.told(x)
+        return self.finish(self.net(told), told)
+
+    def told(self, x: Tensor) -> Tensor:
+        """What the net is given."""
         if x.dim() != 4 or x.shape[1] != self.channels:
             raise ValueError(f"x: expected shape (B, {self.channels}, H, W), got {tuple(x.shape)}")
-        out: Tensor = self.net(x) if pads is None else self.net(x, pads=pads)
-        return out if self.unit == 1 else torch.lerp(x, out.to(x.dtype), self.unit)
+        return x
+
+    def finish(self, out: Tensor, told: Tensor) -> Tensor:
+        """The restored image from what the net made of it, pixel by pixel."""
+        return out if self.unit == 1 else torch.lerp(told, out.to(told.dtype), self.unit)

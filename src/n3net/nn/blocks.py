@@ -9,6 +9,7 @@ from n3net.matching.backends import choose
 from n3net.matching.grid import im2col, pad
 from n3net.matching.images import Matching, Pads, match_images
 from n3net.matching.limits import compared, gained, logits, marked, root, weigh
+from n3net.matching.parts import Layout, Part, match_part
 from n3net.matching.sets import match_sets
 from n3net.nn.centers import at_centers
 from n3net.nn.normalization import DistanceNorm, QueryNorm
@@ -18,7 +19,7 @@ from n3net.selection import Rule, _check_choice
 
 def embedding_cnn(channels: int, out_channels: int, features: int = 64) -> nn.Sequential:
     """The paper's CNN for embeddings and temperatures (supplement, Tables 7 and 8)."""
-    return nn.Sequential(
+    net = nn.Sequential(
         nn.Conv2d(channels, features, 3, padding=1, bias=False),
         nn.BatchNorm2d(features),
         nn.ReLU(inplace=True),
@@ -27,6 +28,8 @@ def embedding_cnn(channels: int, out_channels: int, features: int = 64) -> nn.Se
         nn.ReLU(inplace=True),
         nn.Conv2d(features, out_channels, 3, padding=1),
     )
+    net.reach = 3  # type: ignore[assignment]  # pixels away that an input pixel may influence an output pixel
+    return net
 
 
 def embedding_mlp(channels: int, out_channels: int, features: int = 64) -> nn.Sequential:
@@ -170,6 +173,31 @@ class N3Block2d(_Block):
                 pads=pads,
                 backend=self.backend,
             )  # (B, (k + 1) C, H, W)
+
+    def scales(self, x: Tensor, pads: Pads | None = None) -> Tensor:
+        """What :meth:`part` is told of each patch, (B, C, H, W) -> (B, 2 or 3, Qh, Qw)."""
+        scale, strength, annealing = self._per_patch(x, pads)
+        if isinstance(self.normalization, DistanceNorm):
+            scale = scale * self.normalization.constant()
+        return torch.stack([scale, strength] if annealing is None else [scale, strength, annealing], 1)
+
+    def part(self, x: Part, embedding: Part, scales: Part, layout: Layout, rows: slice, cols: slice) -> Tensor:
+        """Some rows and columns of what the block gives in evaluation, see :func:`n3net.matching.parts.match_part`."""
+        return match_part(
+            embedding,
+            x,
+            scales,
+            self.k,
+            layout,
+            rows,
+            cols,
+            distance=self.options.distance,
+            rule=self.rule,
+            gain=self.normalization if isinstance(self.normalization, QueryNorm) else None,
+            differences=self.options.neighbors == "differences",
+            beside=True,
+            backend=self.backend,
+        )  # (B, (k + 1) C, h, w)
 
     def weights(
         self, x: Tensor, match_on: Tensor | None = None, generator: torch.Generator | None = None

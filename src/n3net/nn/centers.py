@@ -24,13 +24,14 @@ def at_centers(net: Any, x: Tensor, matching: Matching, pads: Pads | None) -> Te
     y, first = (matching.patch_size // 2 - before for before in (top, left))  # center of the first patch
     rows, cols = grid.query_rows, grid.query_cols
     last_y, last_x = y + (rows - 1) * stride, first + (cols - 1) * stride
-    if last_y >= height or last_x >= width:  # a center lies in the padding
-        return matching.at_patches(net(x), "center", pads)
-    around_all = min(y, first) >= 1 and last_y + 1 < height and last_x + 1 < width  # 3 x 3 pixels inside the image
-    if isinstance(net, FusedSequential) and around_all and stride > 3 and net.why_not(x) is None:
+    fused = isinstance(net, FusedSequential)
+    inside = min(y, first) >= 1 and last_y + 1 < height and last_x + 1 < width  # 3 x 3 pixels around each center
+    if fused and inside and stride > 3 and net.why_not(x) is None:
         *layers, last = net.convolutions
         squares = Squares(rows, cols, stride, y - 1, first - 1)
         return at_squares(x, [layer.ready for layer in layers], squares, last.weight, last.bias)
+    if fused or last_y >= height or last_x >= width:  # a center lies in the padding
+        return matching.at_patches(net(x), "center", pads)
     conv, norm, relu, last = net[3:]
     hidden = net[:3](x)  # (B, F, H, W)
     steps, around = _steps(first, stride)

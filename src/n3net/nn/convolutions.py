@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
-from n3net import convolution, kernel
+from n3net import batch_norm, convolution, kernel
 
 LEAST_CHANNELS = 8  # on the wider side; below, PyTorch is as fast
 
@@ -20,13 +24,45 @@ class Conv3x3(nn.Conv2d):
         return convolution.conv3x3(input, self.weight, self.bias)
 
 
-def accelerate(model: nn.Module) -> int:
-    """Let the convolutions of a model that :func:`n3net.convolution.conv3x3` suits use it; how many there are."""
+class NormReLU(nn.BatchNorm2d):
+    """An ``nn.BatchNorm2d`` and the ReLU behind it that learn through :mod:`n3net.batch_norm`, where the kernel can."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        plain = not torch.is_grad_enabled() or torch.is_autocast_enabled(input.device.type)
+        if plain or batch_norm.why_not(input, self.weight):
+            return super().forward(input).relu_()
+        batch = self.training
+        if batch:
+            mean, var = batch_norm.statistics(input)
+            self._remember(mean, var, input.numel() // input.shape[1])
+        else:
+            mean, var = self.running_mean, self.running_var  # type: ignore[assignment]
+        return batch_norm.normalize(input, self.weight, self.bias, mean, var, self.eps, relu=True, batch=batch)
+
+    @torch.no_grad()
+    def _remember(self, mean: Tensor, var: Tensor, count: int) -> None:
+        own: Any = self  # accelerate() takes only norms that have all of these
+        own.num_batches_tracked.add_(1)
+        own.running_mean.lerp_(mean, own.momentum)
+        own.running_var.lerp_(var * (count / max(count - 1, 1)), own.momentum)
+
+
+def accelerate(model: nn.Module, norms: bool = True) -> int:
+    """Let a model learn through the compiled kernel: its 3 x 3 convolutions, and batch norms with a ReLU behind them.
+
+    Names and places of the weights stay. How many layers there are.
+    """
     count = 0
     for module in model.modules():
         if type(module) is nn.Conv2d and _suits(module):
             module.__class__ = Conv3x3
             count += 1
+        if norms and isinstance(module, nn.Sequential):
+            for (_, norm), (name, relu) in itertools.pairwise(list(module.named_children())):
+                if type(norm) is nn.BatchNorm2d and type(relu) is nn.ReLU and _plain(norm):
+                    norm.__class__ = NormReLU
+                    setattr(module, name, nn.Identity())
+                    count += 1
     return count
 
 
@@ -44,6 +80,12 @@ class FusedConv3x3(nn.Conv2d):
         self.relu = relu
         self.register_buffer("packed", convolution.pack(layer.weight.detach()), persistent=False)
         self.eval()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> FusedConv3x3:
+        """Packed weights are not converted to another type or device, but made again."""
+        super()._apply(fn, recurse)
+        self.packed = self.packed if kernel.why_not(self.weight) else convolution.pack(self.weight.detach())
+        return self
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, relu={self.relu}"
@@ -92,15 +134,15 @@ class FusedSequential(nn.Sequential):
 def fuse(model: nn.Module) -> nn.Module:
     """The model with its 3 x 3 convolutions and the ReLUs behind them as :class:`FusedConv3x3`, for inference on a CPU.
 
-    Layers keep their places, so that what reads the layers of a model still finds them; a ReLU that has become part of the
-    convolution before it leaves an identity.
+    Layers keep their places, so that what reads the layers of a model still finds them; a ReLU that has become part of
+    the convolution before it leaves an identity.
     """
     if kernel.instruction_set() is None:
         return model
     for parent in list(model.modules()):
         children = list(parent.named_children())
         for i, (name, layer) in enumerate(children):
-            layer = _as_convolution(layer)  # noqa: PLW2901
+            layer = _as_convolution(layer)
             if not isinstance(layer, nn.Conv2d) or not _suits(layer) or kernel.why_not(layer.weight):
                 continue
             relu = _following_relu(children[i + 1 :]) if isinstance(parent, nn.Sequential) else None
@@ -110,6 +152,10 @@ def fuse(model: nn.Module) -> nn.Module:
         if isinstance(parent, nn.Sequential) and all(isinstance(m, FusedConv3x3 | nn.Identity) for m in parent):
             parent.__class__ = FusedSequential
     return model
+
+
+def _plain(norm: nn.BatchNorm2d) -> bool:
+    return norm.affine and norm.track_running_stats and norm.momentum is not None
 
 
 def _following_relu(children: list[tuple[str, nn.Module]]) -> str | None:

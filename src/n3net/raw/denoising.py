@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from n3net.inference import Array, Part, Progress, load_for, prepare, run
 from n3net.raw.noise import NoiseLevel
@@ -94,7 +94,7 @@ def resolve(model: str | Path | nn.Module) -> nn.Module:
 
 
 def _run(
-    net: nn.Module,
+    net: Any,
     size: tuple[int, ...],
     level: NoiseLevel,
     read: Any,
@@ -103,16 +103,13 @@ def _run(
     device: str | torch.device,
     progress: Progress | None,
 ) -> None:
-    def forward(x: Tensor, **pads: Any) -> Tensor:
-        y: Tensor = net(x, level.a, level.b, **pads)
-        return y
-
     run(
-        net,
+        net.net,
         (size[0], size[1]),
         lambda part: [read(part)[..., None]],
         write,
-        forward=forward,
+        told=lambda x: net.told(x, level.a, level.b),
+        finish=lambda out, told: net.finish(out, told, level.a, level.b),
         tile=tile,
         device=device,
         progress=progress,

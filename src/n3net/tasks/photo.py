@@ -23,7 +23,7 @@ Floats = NDArray[np.float32]
 
 LEVELS = {"low": NoiseLevel(4e-4, 1e-6), "high": NoiseLevel(4e-3, 1e-4)}  # of validation
 BLOCK = 16  # pixels of JPEG's grid, with colours at half resolution
-LEAST = 0.5 / 255  # noise that counts in the loss at least
+QUIET = 0.5 / 255  # noise that counts in the loss at least
 MOST = 75.0  # gray levels that a network is told at most
 
 
@@ -42,7 +42,7 @@ class PhotoOptions(ImageOptions):
     log_a: tuple[float, float] = (-4.5, -2.0)
     gray: float = 0.05
     map_error: float = 0.2
-    map_texture: float = 1.5
+    map_texture: float = 4.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -95,7 +95,7 @@ class PhotoDenoising(ImageTask):
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         clean, noisy = batch["clean"], batch["noisy"]
-        noise = (noisy - clean).square().flatten(1).mean(1).clamp(min=LEAST**2)  # (B,)
+        noise = (noisy - clean).square().flatten(1).mean(1).clamp(min=QUIET**2)  # (B,)
         return relative_error(model(noisy, batch["sigma"]), clean, noise)
 
     def validate(self, model: nn.Module, index: int, rng: np.random.Generator) -> dict[str, float]:

@@ -81,7 +81,7 @@ class _Trainer:
             self.net = self.net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.average = Average(self.net, config.ema)
         if config.winograd:
-            accelerate(self.net)
+            accelerate(self.net, norms=self.world == 1)  # those of several processes share their statistics
         if self.world > 1:
             synchronize(self.net)
         self.model, self.optimizer = fabric.setup(self.net, build_optimizer(self.net, config.optimizer))

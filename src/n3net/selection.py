@@ -204,8 +204,14 @@ def _beyond(dtype: torch.dtype) -> float:
 
 def _logits(d: Tensor, t: Tensor) -> Tensor:
     """-d / t up to a shift, bounded so that nothing overflows, -inf where d is inf."""
+    none, bound = torch.isposinf(d), largest(d.dtype)
     shifted = d - d.amin(-1, keepdim=True).detach()  # before the division, which might overflow
-    return torch.where(torch.isposinf(d), -torch.inf, (-shifted / t).clamp(min=-largest(d.dtype)))
+    z = (-shifted / t).clamp(min=-bound)
+    with torch.no_grad():  # what is cut off keeps its order
+        gap = shifted.masked_fill(none, 0).clamp(max=torch.finfo(d.dtype).max)
+        part = gap / gap.amax(-1, keepdim=True).clamp(min=torch.finfo(d.dtype).tiny)
+        more = torch.where(z > -bound, 0, part * bound)
+    return torch.where(none, -torch.inf, z - more)
 
 
 def _updated(z: Tensor, strength: Tensor, log_1m_w: Tensor) -> Tensor:

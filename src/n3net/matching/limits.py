@@ -29,6 +29,8 @@ from n3net.selection import largest, select_from_logits
 def compared(embedding: Tensor, numbers: int) -> Tensor:
     """What is compared, so many numbers at a time, cut off where distances might overflow; NaN where not finite."""
     limit = math.sqrt(largest(embedding.dtype) / (4 * max(1, numbers)))
+    if surely_finite(embedding, limit=limit):
+        return embedding
     return torch.where(embedding.isfinite(), embedding.clamp(-limit, limit), torch.nan)
 
 
@@ -40,14 +42,18 @@ def marked(embedding: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
     return embedding.masked_fill(~finite.all(1, keepdim=True), torch.nan), values.masked_fill(~finite, 0)
 
 
-def surely_finite(*tensors: Tensor) -> bool:
-    """Whether all numbers are finite; False also where nobody may look: in compiled code, on other devices, in vmap."""
+def surely_finite(*tensors: Tensor, limit: float = math.inf) -> bool:
+    """Whether all numbers are finite, and within a limit.
+
+    False also where nobody may look: in compiled code, on other devices, in vmap.
+    """
     if torch.compiler.is_compiling() or any(t.device.type != "cpu" for t in tensors):
         return False
     try:
-        return all(math.isfinite(t.detach().sum()) for t in tensors)
+        ends = [float(end) for t in tensors if t.numel() for end in torch.aminmax(t.detach())]
     except RuntimeError:
         return False
+    return all(-limit < end < limit for end in ends)
 
 
 def root(d: Tensor) -> Tensor:
@@ -58,14 +64,23 @@ def root(d: Tensor) -> Tensor:
 
 def logits(d: Tensor, scale: Tensor) -> Tensor:
     """z = -scale * d, (B, Qh, Qw, M), (B, Qh, Qw), up to a shift of each row; -inf where it is NaN."""
-    none = d.isnan() | scale.isnan()[..., None]
-    d, s = d.masked_fill(none, 0), scale.masked_fill(scale.isnan(), 0)[..., None]
-    with torch.no_grad():
-        far = d.amax(-1, keepdim=True)
-        near = torch.where(d > 0, d, torch.inf).amin(-1, keepdim=True).clamp(max=far)
-        most = (largest(d.dtype) / far).clamp(max=largest(d.dtype))  # of the scale: the order of all is kept
-        pivot = torch.where(s < 0, far, near)
-    return (-s.clamp(-most, most) * (d - pivot)).masked_fill(none, -torch.inf)
+    total = d.detach().sum(-1, keepdim=True)
+    if not surely_finite(total, scale):
+        none = d.isnan() | scale.isnan()[..., None]
+        d, scale = d.masked_fill(none, 0), scale.masked_fill(scale.isnan(), 0)
+        return _logits(d, d.detach().sum(-1, keepdim=True), scale).masked_fill(none, -torch.inf)
+    return _logits(d, total, scale)
+
+
+def _logits(d: Tensor, total: Tensor, scale: Tensor) -> Tensor:
+    """The same for numbers, with the sum of each row's distances.
+
+    Around their mean, distances lose fewer digits in the product, and in its gradient with respect to the scale.
+    """
+    bound = largest(d.dtype)
+    most = (bound / total).clamp(max=bound)  # of the scale: nothing is cut off, the order of all is kept
+    mean = total / (d != 0).sum(-1, keepdim=True).clamp(min=1)  # of the candidates
+    return -scale[..., None].clamp(-most, most) * (d - mean)
 
 
 def gained(gain: Callable[[Tensor, Tensor], Tensor], d: Tensor, candidates: Tensor, scale: Tensor) -> Tensor:

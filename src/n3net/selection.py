@@ -23,6 +23,8 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from n3net.modes import readable, tracing
+
 Rule = Literal["continuous", "hard", "stochastic", "concrete"]
 Update = Literal["tempered", "untempered"]
 
@@ -83,7 +85,8 @@ def select(
     keep = ~torch.isposinf(d)
     if mask is not None:
         keep = keep & _check_mask(mask, d)
-    if not torch.compiler.is_compiling():
+    _check_k(k, d.shape[-1])
+    if readable(d, keep):
         _check_values(d, keep, k)
     d = d.masked_fill(~keep, torch.inf)
     strength = 1 / t if update == "tempered" else torch.ones_like(t)
@@ -102,7 +105,8 @@ def select_from_logits(
     """:func:`select` without its checks: logits ``z = -d / t`` (..., M), ``strength`` c (..., 1) -> (..., k, M)."""
     z = z - z.amax(-1, keepdim=True).detach()  # a shift changes nothing but the rounding of what follows
     if rule == "continuous":
-        log_w: Tensor = _LogWeights.apply(z, strength, k)
+        run = _LogWeights.forward if tracing() else _LogWeights.apply  # a trace cannot hold functions
+        log_w: Tensor = run(z, strength, k)
         return log_w.exp()
     if rule == "hard":
         return _one_hot_top(z, k)
@@ -147,6 +151,7 @@ class _LogWeights(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         ctx.save_for_backward(inputs[1], output)
+        ctx.save_for_forward(inputs[1], output)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
@@ -173,6 +178,22 @@ class _LogWeights(torch.autograd.Function):
             g_z = g_update + g - w * g.sum(-1, keepdim=True)
         return g_z, g_strength, None
 
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:
+        strength, log_weights = ctx.saved_tensors
+        t_z, t_strength = (torch.zeros_like(strength) if t is None else t for t in tangents[:2])
+        rows = []
+        for j in range(log_weights.shape[-2]):
+            log_w = log_weights[..., j, :]
+            w, peak = log_w.exp(), log_w > _PEAK
+            t_log_w = t_z - (w * t_z).sum(-1, keepdim=True)
+            rows.append(t_log_w)
+            small, rest = w.masked_fill(peak, 0), torch.softmax(log_w.masked_fill(peak, -torch.inf), -1)
+            t_rest = (rest * t_log_w).sum(-1, keepdim=True)
+            t_log_1m_w = torch.where(peak, t_rest, -small / (1 - small) * t_log_w)
+            t_z = t_z + t_strength * log_one_minus(log_w) + strength * t_log_1m_w
+        return torch.stack(rows, -2)  # (..., k, M)
+
 
 def _logits(d: Tensor, t: Tensor) -> Tensor:
     """-d / t up to a shift, bounded so that nothing overflows, -inf where d is inf."""
@@ -198,7 +219,7 @@ def _log_softmax(z: Tensor) -> Tensor:
 
 def _is_top(x: Tensor) -> Tensor:
     """True at the first largest entry of the last dimension."""
-    return torch.zeros_like(x, dtype=torch.bool).scatter(-1, x.argmax(-1, keepdim=True), True)
+    return x.argmax(-1, keepdim=True) == torch.arange(x.shape[-1], device=x.device)
 
 
 def _one_hot_top(z: Tensor, k: int) -> Tensor:
@@ -219,14 +240,17 @@ def _check_choice(name: str, value: object, choices: Any) -> None:
 
 
 def _per_query(name: str, value: float | Tensor, d: Tensor) -> Tensor:
-    x = torch.as_tensor(value, dtype=d.dtype, device=d.device)
+    if isinstance(value, (int, float)):
+        x = d.new_full((), value)  # where d is; as_tensor would carry the number there
+    else:
+        x = torch.as_tensor(value, dtype=d.dtype, device=d.device)
     try:
         x = x.expand(d.shape[:-1])
     except RuntimeError:
         raise ValueError(
             f"{name}: expected a number or one value per query, shape {tuple(d.shape[:-1])}, got shape {tuple(x.shape)}"
         ) from None
-    if not torch.compiler.is_compiling() and not bool((x > 0).all()):
+    if readable(x) and not bool((x > 0).all()):
         raise ValueError(f"{name}: expected positive numbers, got {_offender(x, ~(x > 0))}")
     return x.unsqueeze(-1)
 
@@ -242,19 +266,26 @@ def _check_mask(mask: Tensor, d: Tensor) -> Tensor:
         ) from None
 
 
-def _check_values(d: Tensor, keep: Tensor, k: int) -> None:
+def _check_k(k: int, candidates: int) -> None:
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise ValueError(f"k: expected an integer of at least 1, got {k!r}")
+    if not torch.compiler.is_compiling() and k > candidates:
+        raise ValueError(f"k: {k} neighbours were asked for, but a query has only {candidates} candidates")
+
+
+def _check_values(d: Tensor, keep: Tensor, k: int) -> None:
     bad = keep & ~torch.isfinite(d)
     if bool(bad.any()):
         raise ValueError(
             f"distances: expected numbers, got {_offender(d, bad)} in {int(bad.sum())} of {d.numel()} places; "
             "mask those candidates or mend the input"
         )
-    left = int(keep.sum(-1).min()) if keep.numel() else d.shape[-1]
+    left = int(keep.sum(-1).min()) if keep.numel() else k
     if k > left:
-        masked = "" if bool(keep.all()) else f" that the mask leaves of {d.shape[-1]}"
-        raise ValueError(f"k: {k} neighbours were asked for, but a query has only {left} candidates{masked}")
+        raise ValueError(
+            f"k: {k} neighbours were asked for, but a query has only {left} candidates that the mask leaves of "
+            f"{d.shape[-1]}"
+        )
 
 
 def _offender(x: Tensor, bad: Tensor) -> float:

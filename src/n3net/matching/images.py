@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from n3net.matching.backends import choose, logits, root
 from n3net.matching.grid import Border, Grid, col2im, crop, grid_for, im2col, pad, padding
 from n3net.matching.grid import Pads as Pads
+from n3net.modes import undisturbed
 from n3net.selection import Rule
 
 Distance = Literal["euclidean", "squared"]
@@ -61,6 +62,7 @@ class Matching:
         return image[:, 0, p // 2 : height - p + p // 2 + 1 : s, p // 2 : width - p + p // 2 + 1 : s]
 
 
+@undisturbed
 def match_images(
     embedding: Tensor,
     values: Tensor,

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from n3net import kernel
 from n3net.matching.grid import Grid, Pads
+from n3net.operators import operator
 
 
 class _Problem(ctypes.Structure):
@@ -97,7 +98,7 @@ def _queries(grid: list[int]) -> tuple[int, int]:
     return grid[0] - grid[3] + 1, grid[1] - grid[3] + 1
 
 
-@torch.library.custom_op("n3net::window_distances", mutates_args=())
+@operator("n3net::window_distances")
 def _distances(embedding: Tensor, grid: list[int]) -> Tensor:
     d = embedding.new_empty(embedding.shape[0], *_queries(grid), grid[4] ** 2)
     _call("distances", grid, _sizes(embedding), _image(embedding), d)
@@ -109,7 +110,7 @@ def _(embedding: Tensor, grid: list[int]) -> Tensor:
     return embedding.new_empty(embedding.shape[0], *_queries(grid), grid[4] ** 2)
 
 
-@torch.library.custom_op("n3net::window_distances_backward", mutates_args=())
+@operator("n3net::window_distances_backward")
 def _distances_backward(g: Tensor, embedding: Tensor, grid: list[int]) -> Tensor:
     g_embedding = torch.zeros_like(embedding)
     _call("distances_backward", grid, _sizes(embedding), _image(embedding), g.contiguous(), _image(g_embedding))
@@ -121,7 +122,7 @@ def _(g: Tensor, embedding: Tensor, grid: list[int]) -> Tensor:
     return torch.empty_like(embedding)
 
 
-@torch.library.custom_op("n3net::window_aggregate", mutates_args=())
+@operator("n3net::window_aggregate")
 def _aggregate(logits: Tensor, strength: Tensor, values: Tensor, grid: list[int], k: int, hard: bool) -> Tensor:
     out = _volumes(values, k)
     sizes = _sizes(values=values, k=k, hard=hard)
@@ -134,7 +135,7 @@ def _(logits: Tensor, strength: Tensor, values: Tensor, grid: list[int], k: int,
     return _volumes(values, k)
 
 
-@torch.library.custom_op("n3net::window_aggregate_backward", mutates_args=())
+@operator("n3net::window_aggregate_backward")
 def _aggregate_backward(
     g: Tensor, logits: Tensor, strength: Tensor, values: Tensor, grid: list[int], k: int, hard: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -157,7 +158,8 @@ def _(
     )
 
 
-def _compute_neighbors(
+@operator("n3net::window_neighbors")
+def _neighbors(
     embedding: Tensor,
     scale: Tensor,
     strength: Tensor,
@@ -179,9 +181,6 @@ def _compute_neighbors(
     return out
 
 
-_neighbors = torch.library.custom_op("n3net::window_neighbors", _compute_neighbors, mutates_args=())
-
-
 @_neighbors.register_fake
 def _(
     embedding: Tensor,
@@ -199,14 +198,12 @@ def _(
     return _volumes(values, k + beside)
 
 
-def _compute_selection(z: Tensor, strength: Tensor, k: int) -> Tensor:
+@operator("n3net::select", rows=True)
+def _selection(z: Tensor, strength: Tensor, k: int) -> Tensor:
     z, strength = z.contiguous(), strength.contiguous()
     w = z.new_empty(*z.shape[:-1], k, z.shape[-1])
     kernel.run("select", _rows(z, k), z, strength, w)
     return w
-
-
-_selection = torch.library.custom_op("n3net::select", _compute_selection, mutates_args=())
 
 
 @_selection.register_fake
@@ -214,7 +211,7 @@ def _(z: Tensor, strength: Tensor, k: int) -> Tensor:
     return z.new_empty(*z.shape[:-1], k, z.shape[-1])
 
 
-@torch.library.custom_op("n3net::select_backward", mutates_args=())
+@operator("n3net::select_backward", rows=True)
 def _selection_backward(g: Tensor, z: Tensor, strength: Tensor, k: int) -> tuple[Tensor, Tensor]:
     g, z, strength = (t.contiguous() for t in (g, z, strength))
     grads = torch.empty_like(z), torch.empty_like(strength)
@@ -259,6 +256,13 @@ def _selection_grad(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
     return *_selection_backward(g, *ctx.saved_tensors, ctx.k), None
 
 
+def _no_gradient(ctx: Any, *grads: Tensor) -> None:
+    raise RuntimeError(
+        "n3net: window_neighbors is for torch.no_grad() and has no gradient; use N3Block2d or match_images, which take "
+        "other operators of the kernel where gradients are recorded"
+    )
+
+
 def _no_second_gradient(ctx: Any, *grads: Tensor) -> None:
     raise RuntimeError(
         "n3net: the compiled kernel has no second derivative; use backend='tiled' of N3Block2d, N3Block, match_images "
@@ -269,6 +273,7 @@ def _no_second_gradient(ctx: Any, *grads: Tensor) -> None:
 _distances.register_autograd(_distances_grad, setup_context=_distances_setup)
 _aggregate.register_autograd(_aggregate_grad, setup_context=_aggregate_setup)
 _selection.register_autograd(_selection_grad, setup_context=_selection_setup)
+_neighbors.register_autograd(_no_gradient)
 _distances_backward.register_autograd(_no_second_gradient)
 _aggregate_backward.register_autograd(_no_second_gradient)
 _selection_backward.register_autograd(_no_second_gradient)
@@ -305,10 +310,8 @@ def neighbors(
     **rule: Any,
 ) -> Tensor:
     """All that :func:`n3net.matching.match_images` does, in one sweep, without gradients."""
-    # Called as an operator, PyTorch first imports its compiler, which takes seconds; without need, do without.
-    run = _neighbors if torch.compiler.is_compiling() else _compute_neighbors
     start, hard = [pads[2], pads[0]], rule.get("rule") == "hard"
-    result: Tensor = run(
+    result: Tensor = _neighbors(
         embedding, scale, strength, values, _flat(grid), start, k, euclidean, differences, beside, hard
     )
     return result
@@ -316,6 +319,5 @@ def neighbors(
 
 def select(z: Tensor, strength: Tensor, k: int) -> Tensor:
     """:func:`n3net.selection.select_from_logits` with the rule "continuous": (..., M), (...) -> (..., k, M)."""
-    needed = torch.compiler.is_compiling() or (torch.is_grad_enabled() and (z.requires_grad or strength.requires_grad))
-    result: Tensor = (_selection if needed else _compute_selection)(z, strength, k)
+    result: Tensor = _selection(z, strength, k)
     return result

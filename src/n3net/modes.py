@@ -26,6 +26,16 @@ def transforms_active() -> bool:
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
+def constant(size: int) -> int:
+    """A size of a tensor, under ``torch.compile`` as a number, for which the program is then compiled.
+
+    Tiles of a size that is a symbol are long expressions, over which PyTorch's compiler takes many times as long.
+    """
+    if torch.compiler.is_compiling() and not torch.compiler.is_exporting():
+        return len(range(size))  # what the compiler must know as a number
+    return size
+
+
 def readable(*tensors: Tensor) -> bool:
     """Whether the values of tensors are at hand: on the CPU, with no compiler, tracer or transform in between.
 

@@ -18,12 +18,13 @@ No subtraction from 1 is involved.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from n3net.modes import readable, tracing
+from n3net.modes import readable, tracing, transforms_active
 
 Rule = Literal["continuous", "hard", "stochastic", "concrete"]
 Update = Literal["tempered", "untempered"]
@@ -88,9 +89,8 @@ def select(
     _check_k(k, d.shape[-1])
     if readable(d, keep):
         _check_values(d, keep, k)
-    d = d.masked_fill(~keep, torch.inf)
     strength = 1 / t if update == "tempered" else torch.ones_like(t)
-    return select_from_logits(_logits(d, t), k, strength, rule=rule, annealing=lam, generator=generator).to(dtype)
+    return select_from_logits(_logits(d, keep, t), k, strength, rule=rule, annealing=lam, generator=generator).to(dtype)
 
 
 def select_from_logits(
@@ -105,8 +105,7 @@ def select_from_logits(
     """:func:`select` without its checks: logits ``z = -d / t`` (..., M), ``strength`` c (..., 1) -> (..., k, M)."""
     z = z - z.amax(-1, keepdim=True).detach()  # a shift changes nothing but the rounding of what follows
     if rule == "continuous":
-        run = _LogWeights.forward if tracing() else _LogWeights.apply  # a trace cannot hold functions
-        log_w: Tensor = run(z, strength, k)
+        log_w: Tensor = _log_weights()(z, strength, k)
         return log_w.exp()
     if rule == "hard":
         return _one_hot_top(z, k)
@@ -151,7 +150,6 @@ class _LogWeights(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         ctx.save_for_backward(inputs[1], output)
-        ctx.save_for_forward(inputs[1], output)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
@@ -178,6 +176,15 @@ class _LogWeights(torch.autograd.Function):
             g_z = g_update + g - w * g.sum(-1, keepdim=True)
         return g_z, g_strength, None
 
+
+class _LogWeightsBothWays(_LogWeights):
+    """The same with a derivative in forward mode, which PyTorch's compiler does not take."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[1], output)
+        ctx.save_for_forward(inputs[1], output)
+
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:
         strength, log_weights = ctx.saved_tensors
@@ -195,11 +202,18 @@ class _LogWeights(torch.autograd.Function):
         return torch.stack(rows, -2)  # (..., k, M)
 
 
-def _logits(d: Tensor, t: Tensor) -> Tensor:
-    """-d / t up to a shift, bounded so that nothing overflows, -inf where d is inf."""
-    shifted = d - d.amin(-1, keepdim=True).detach()  # before the division, which might overflow
+def _log_weights() -> Callable[..., Tensor]:
+    if tracing():
+        return _LogWeights.forward  # as plain operations: a trace cannot hold functions
+    return (_LogWeightsBothWays if transforms_active() else _LogWeights).apply
+
+
+def _logits(d: Tensor, keep: Tensor, t: Tensor) -> Tensor:
+    """-d / t up to a shift, bounded so that nothing overflows, -inf where a candidate is not kept."""
+    nearest = d.detach().masked_fill(~keep, torch.inf).amin(-1, keepdim=True)
+    shifted = (d - nearest).masked_fill(~keep, 0)  # before the division, which might overflow or make inf / t
     bound = torch.finfo(d.dtype).max * 1e-8
-    return torch.where(torch.isposinf(d), -torch.inf, (-shifted / t).clamp(min=-bound))
+    return (-shifted / t).clamp(min=-bound).masked_fill(~keep, -torch.inf)
 
 
 def _updated(z: Tensor, strength: Tensor, log_1m_w: Tensor) -> Tensor:
@@ -240,8 +254,10 @@ def _check_choice(name: str, value: object, choices: Any) -> None:
 
 
 def _per_query(name: str, value: float | Tensor, d: Tensor) -> Tensor:
-    if isinstance(value, (int, float)):
-        x = d.new_full((), value)  # where d is; as_tensor would carry the number there
+    if isinstance(value, Tensor):
+        x = value.to(d)
+    elif isinstance(value, (int, float)):
+        x = d.new_full((), value)  # made where d is; as_tensor would carry the number there
     else:
         x = torch.as_tensor(value, dtype=d.dtype, device=d.device)
     try:
@@ -269,7 +285,7 @@ def _check_mask(mask: Tensor, d: Tensor) -> Tensor:
 def _check_k(k: int, candidates: int) -> None:
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise ValueError(f"k: expected an integer of at least 1, got {k!r}")
-    if not torch.compiler.is_compiling() and k > candidates:
+    if not torch.compiler.is_compiling() and not tracing() and k > candidates:
         raise ValueError(f"k: {k} neighbours were asked for, but a query has only {candidates} candidates")
 
 

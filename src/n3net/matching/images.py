@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from n3net.matching import native
 from n3net.matching.backends import choose, logits, root
 from n3net.matching.grid import Border, Grid, col2im, crop, grid_for, im2col, pad, padding
 from n3net.matching.grid import Pads as Pads
-from n3net.modes import undisturbed
+from n3net.modes import constant, undisturbed
 from n3net.selection import Rule
 
 Distance = Literal["euclidean", "squared"]
@@ -108,6 +109,8 @@ def match_images(
     dtype = values.dtype
     work = torch.promote_types(torch.promote_types(dtype, embedding.dtype), torch.float32)
     embedding, values, scale, strength = (t.to(work) for t in (embedding, values, scale, strength))
+    if backend not in ("auto", "native") or native.why_not(values, rule) is not None:
+        height, width = constant(height), constant(width)
     pads = matching.padding(height, width) if pads is None else pads
     grid = matching.grid(height, width, pads)
     if not torch.compiler.is_compiling():

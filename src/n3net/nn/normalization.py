@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from n3net.modes import tracing, transforms_active
+
 
 class DistanceNorm(nn.Module):
     """A batch norm over all distances, reduced to what a selection can see of it: one factor of the logits.
@@ -93,7 +95,8 @@ def _normalize(x: Tensor, mask: Tensor | None, factor: Callable[[Tensor, Tensor]
     else:
         there = mask[..., None].to(work.dtype)  # (B, N, 1)
         count = there.sum(1, keepdim=True).clamp(min=1)
-    centred, var = _Centred.apply(work, there, count)
+    plain = transforms_active() or tracing()  # which go through PyTorch's own operations, and forward mode only there
+    centred, var = (_Centred.forward if plain else _Centred.apply)(work, there, count)
     return (centred * factor(var, count)).to(x.dtype)
 
 
@@ -103,8 +106,6 @@ class _Centred(torch.autograd.Function):
     With gradients g of the centred items c and g_var of the variance, that of the items is
     ``g - mean(g) + 2 / count * g_var * c``.
     """
-
-    generate_vmap_rule = True
 
     @staticmethod
     def forward(x: Tensor, there: Tensor | None, count: Tensor) -> tuple[Tensor, Tensor]:

@@ -95,8 +95,14 @@ def graphs(net: nn.Module, inputs: list[Tensor]) -> list[int]:
     return counts
 
 
-def test_sets_of_any_size_need_two_programs() -> None:
-    assert graphs(N3Block(4, 2, features=8), [torch.rand(2, n, 4) for n in (12, 15, 20, 31)]) == [1, 2, 2, 2]
+@pytest.mark.parametrize("backend", ["auto", "tiled"])
+def test_sets_of_any_size_need_two_programs(backend: str) -> None:
+    assert graphs(N3Block(4, 2, features=8, backend=backend), [torch.rand(2, n, 4) for n in (12, 15, 20, 31)]) == [
+        1,
+        2,
+        2,
+        2,
+    ]
 
 
 @pytest.mark.skipif(kernel.instruction_set() is None, reason="the compiled kernel is not built")

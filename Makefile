@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types bench arm64 clean
+.PHONY: help install demo test lint types sanitize bench arm64 clean
 
 help:  ## List the targets
 	@grep -E '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -31,6 +31,11 @@ types: $(STAMP)  ## Check types
 
 test: lint types  ## Check style and types, and run all tests
 	$(BIN)/pytest
+
+SANITIZED := tests/test_kernel_safety.py tests/test_limits.py tests/test_matching.py tests/test_convolution.py
+
+sanitize: $(STAMP)  ## Test the kernel under AddressSanitizer and UndefinedBehaviorSanitizer, with registers of any width
+	for bytes in 16 32 64; do $(BIN)/python tests/sanitize.py build $$bytes $(SANITIZED) || exit 1; done
 
 bench: $(STAMP)  ## Measure speed and memory, as ratios
 	$(BIN)/n3net bench

@@ -67,7 +67,7 @@ def main(folder: str, register_bytes: str, *tests: str) -> int:
         print(f"sanitize: skipped, {problem}")
         return 0
     library = build(Path(folder), int(register_bytes))
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--capture=sys", *tests]
     return subprocess.run(command, cwd=ROOT, env=environment(library), check=False).returncode
 
 

@@ -81,6 +81,23 @@ def test_any_shape_and_layout(data: st.DataObject) -> None:
         assert error < tolerance, f"{name}: {error:.1e}"
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("border", ["shift", "clip"])
+@pytest.mark.parametrize("cells", [1, 2, 3])
+def test_shapes_at_the_edges_of_registers(cells: int, border: str, dtype: torch.dtype) -> None:
+    """Windows around the lengths of registers, for which rows of slots end with a part of one."""
+    g = torch.Generator().manual_seed(0)
+    for window in (3, 4, 6, 7, 8, 9, 14, 15, 16, 17):
+        matching = Matching(2 * cells, 2, window, border)
+        grid = matching.grid(20, 24)
+        images = [torch.randn(1, 1, 20, 24, generator=g, dtype=dtype) for _ in range(2)]
+        per_patch = torch.ones(1, grid.query_rows, grid.query_cols, dtype=dtype)
+        tensors = [*images, per_patch / 10, per_patch]
+        judge = run("reference", [t.double() for t in tensors], 3, matching)
+        for a, b in zip(run("native", tensors, 3, matching), judge, strict=True):
+            torch.testing.assert_close(a.double(), b, atol=1e-4 * float(b.abs().max()), rtol=0)
+
+
 def run(backend: str, tensors: list[Tensor], k: int, matching: Matching, **options: Any) -> list[Tensor]:
     """Result, result without gradients, and the gradients."""
     leaves = [t.detach().requires_grad_() for t in tensors]

@@ -210,10 +210,11 @@ def _log_weights() -> Callable[..., Tensor]:
 
 def _logits(d: Tensor, keep: Tensor, t: Tensor) -> Tensor:
     """-d / t up to a shift, bounded so that nothing overflows, -inf where a candidate is not kept."""
-    nearest = d.detach().masked_fill(~keep, torch.inf).amin(-1, keepdim=True)
-    shifted = (d - nearest).masked_fill(~keep, 0)  # before the division, which might overflow or make inf / t
+    none = ~keep
+    nearest = d.detach().masked_fill(none, torch.inf).amin(-1, keepdim=True)
+    shifted = (d - nearest).masked_fill(none, 0)  # before the division, which might overflow or make inf / t
     bound = torch.finfo(d.dtype).max * 1e-8
-    return (-shifted / t).clamp(min=-bound).masked_fill(~keep, -torch.inf)
+    return (-shifted / t).clamp(min=-bound).masked_fill(none, -torch.inf)
 
 
 def _updated(z: Tensor, strength: Tensor, log_1m_w: Tensor) -> Tensor:

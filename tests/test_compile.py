@@ -68,6 +68,13 @@ def test_select() -> None:
     torch.testing.assert_close(*grads)
 
 
+def test_a_transform_inside() -> None:
+    """Without the kernel: PyTorch's compiler does not take an operator's gradient inside ``torch.func.grad``."""
+    block, x = N3Block(4, 2, features=8, backend="tiled"), torch.rand(1, 9, 4)
+    grad = torch.func.grad(lambda x: block(x).square().sum())
+    torch.testing.assert_close(torch.compile(grad, backend="aot_eager", fullgraph=True)(x), grad(x))
+
+
 def test_inductor() -> None:
     """The default backend, which generates code; in this process, because to start others takes longer."""
     from torch._inductor import config

@@ -238,9 +238,10 @@ def _log_weights() -> Callable[..., Tensor]:
 
 def _logits(d: Tensor, keep: Tensor, t: Tensor) -> Tensor:
     """-d / t up to a shift, bounded so that nothing overflows, -inf where a candidate is not kept."""
-    nearest = d.detach().masked_fill(~keep, torch.inf).amin(-1, keepdim=True)
-    shifted = (d - nearest).masked_fill(~keep, 0)  # before the division, which might overflow or make inf / t
-    return (-shifted / t).clamp(min=-largest(d.dtype)).masked_fill(~keep, -torch.inf)
+    none = ~keep
+    nearest = d.detach().masked_fill(none, torch.inf).amin(-1, keepdim=True)
+    shifted = (d - nearest).masked_fill(none, 0)  # before the division, which might overflow or make inf / t
+    return (-shifted / t).clamp(min=-largest(d.dtype)).masked_fill(none, -torch.inf)
 
 
 def _updated(z: Tensor, strength: Tensor, log_1m_w: Tensor) -> Tensor:

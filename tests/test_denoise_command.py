@@ -249,6 +249,17 @@ def test_hostile_images(run: Any) -> None:
     assert (code, "--white" in err) == (1, True)
     assert run("float.tif", "--white", "900")[0] == 0
     np.testing.assert_allclose(np.asarray(Image.open("float-denoised.tif")), floats, rtol=1e-5)
+    code, _, err = run("float.tif", "--force", "--white", "100")
+    assert (code, "expected black 0 to white 100, give or take the noise: which value is white?" in err) == (1, True)
+    save_image(Path("missing.tif"), np.where(floats > 800, np.float32(-9999), floats / 900))
+    code, _, err = run("missing.tif")
+    assert (code, "values from -9999 to " in err) == (1, True)
+    save_image(Path("nan.tif"), np.where(floats == floats[2, 3], np.float32("nan"), floats / 900))
+    code, _, err = run("nan.tif")
+    assert (code, "1 of its 400 values are not numbers (NaN or infinity), the first at row 2, column 3" in err) == (
+        1,
+        True,
+    )
 
 
 def test_alpha_in_jpeg_is_refused(run: Any) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from n3net.images.picture import peak_of
+from n3net.images.arrays import as_image, white_of
 from n3net.inference import Array, Part, Progress, load_for, place, prepare, run
 from n3net.noise import estimate_sigma
 
@@ -36,7 +36,7 @@ def denoise(
     """Remove white Gaussian noise from an image.
 
     Args:
-        image: (H, W) or (H, W, 3), uint8, uint16 or floats.
+        image: (H, W) or (H, W, 3), uint8, uint16 or floats, see :func:`n3net.images.arrays.as_image`.
         sigma: standard deviation of the noise in gray levels of 0..255 whatever the image's type: a number, one for
             each channel, or a map (H, W). By default it is estimated, see :func:`n3net.noise.estimate_sigma`. Models
             that know one level only ignore it.
@@ -44,7 +44,8 @@ def denoise(
             ``"gray"`` or ``"color"``, as the image is. A gray model denoises the channels of a colour image one by one,
             each with its own noise level. A colour model is given a gray image three times, and its outputs are
             averaged.
-        peak: the value of white, by default 255, 65535 or 1.
+        peak: the value of white, by default 255, 65535 or 1. Noise may take floats beyond black and white, to two times
+            white's value on either side.
         tile: longest side of the tiles in pixels, see :func:`n3net.inference.run`; changes memory and speed, not the
             result.
         device: where the network runs.
@@ -53,8 +54,8 @@ def denoise(
     Returns:
         An array of the same shape and type. Integers are rounded and clipped, floats are not.
     """
-    check_image(image)
-    peak = peak_of(image.dtype) if peak is None else peak
+    image = as_image(image)
+    peak = white_of(image, peak)
     gray = image.ndim == 2 or is_gray(image)
     net: Denoiser = prepare(resolve(model, gray), device)  # type: ignore[assignment]
     if sigma is None and net.noise_map:
@@ -82,14 +83,6 @@ def denoise(
     if gray and image.ndim == 3:
         out[..., 1:] = out[..., :1]
     return out
-
-
-def check_image(image: Array) -> None:
-    """Say what is wrong with an image that cannot be worked on."""
-    if image.ndim not in (2, 3) or (image.ndim == 3 and image.shape[2] != 3) or 0 in image.shape:
-        raise ValueError(f"image: expected shape (H, W) or (H, W, 3), got {image.shape}")
-    if image.dtype.kind != "f" and not (image.dtype.kind == "u" and image.dtype.itemsize <= 2):
-        raise ValueError(f"image: expected uint8, uint16 or floats, got {image.dtype}")
 
 
 def is_gray(image: Array) -> bool:

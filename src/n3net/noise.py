@@ -17,7 +17,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from n3net.images.picture import peak_of
+from n3net.images.arrays import as_plain, numbers, white_of
 
 PATCH = 8  # pixels along one side
 PATCHES = 25_000  # that are looked at; more do not make the estimate better
@@ -47,10 +47,10 @@ def estimate_sigma(image: Array, peak: float | None = None) -> tuple[float, ...]
         >>> [round(sigma) for sigma in estimate_sigma(noisy, peak=255)]
         [20]
     """
+    image = as_plain(image)
     if image.ndim not in (2, 3) or 0 in image.shape:
         raise ValueError(f"image: expected shape (H, W) or (H, W, C), got {image.shape}")
-    if peak is None:
-        peak = peak_of(image.dtype)
+    peak = white_of(numbers(image), peak)
     channels = image[..., None] if image.ndim == 2 else image
     return tuple(255 * _sigma(channels[..., c], peak) for c in range(channels.shape[-1]))
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import torch
 from torch.nn import functional as F
 
+from n3net.images.arrays import as_plain, numbers, white_of
 from n3net.images.picture import peak_of
 from n3net.noise import MEDIAN, PATCH, frequencies, patches_of
 
@@ -131,7 +132,8 @@ def noise_map(image: Array, peak: float | None = None) -> tuple[npt.NDArray[np.f
 
     That of a pixel is the root mean square over its channels.
     """
-    peak = peak_of(image.dtype) if peak is None else peak
+    image = numbers(as_plain(image))
+    peak = white_of(image, peak)
     channels = [image] if image.ndim == 2 else [image[..., c] for c in range(image.shape[2])]
     total, confidence = np.zeros(image.shape[:2], np.float32), 1.0
     for channel in channels:

@@ -18,8 +18,9 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from n3net.denoising import COLOR, GRAY, check_image, denoise, is_gray, resolve
+from n3net.denoising import COLOR, GRAY, denoise, is_gray, resolve
 from n3net.errors import UserError
+from n3net.images.arrays import as_image, white_of
 from n3net.images.picture import peak_of, to_type
 from n3net.inference import Array, Progress
 from n3net.noise_curve import noise_map
@@ -63,8 +64,8 @@ def denoise_photograph(
         model: with a noise map; by default ``"photo"`` if there are such weights, else as :func:`n3net.denoise` does.
         peak, tile, device, progress: see there.
     """
-    check_image(image)
-    peak = peak_of(image.dtype) if peak is None else peak
+    image = as_image(image)
+    peak = white_of(image, peak)
     net = resolve_photo(model, image.ndim == 2 or is_gray(image))
     noise, confidence = noise_map(image, peak)
     if is_for_photographs(net):

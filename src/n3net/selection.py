@@ -238,10 +238,15 @@ def _log_weights() -> Callable[..., Tensor]:
 
 def _logits(d: Tensor, keep: Tensor, t: Tensor) -> Tensor:
     """-d / t up to a shift, bounded so that nothing overflows, -inf where a candidate is not kept."""
-    none = ~keep
+    none, bound = ~keep, largest(d.dtype)
     nearest = d.detach().masked_fill(none, torch.inf).amin(-1, keepdim=True)
     shifted = (d - nearest).masked_fill(none, 0)  # before the division, which might overflow or make inf / t
-    return (-shifted / t).clamp(min=-largest(d.dtype)).masked_fill(none, -torch.inf)
+    z = (-shifted / t).clamp(min=-bound)
+    with torch.no_grad():  # what is cut off keeps its order
+        gap = shifted.clamp(max=torch.finfo(d.dtype).max)
+        part = gap / gap.amax(-1, keepdim=True).clamp(min=torch.finfo(d.dtype).tiny)
+        more = torch.where(z > -bound, 0, part * bound)
+    return (z - more).masked_fill(none, -torch.inf)
 
 
 def _updated(z: Tensor, strength: Tensor, log_1m_w: Tensor) -> Tensor:

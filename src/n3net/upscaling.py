@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from n3net.color import gray_levels, luminance, rgb_to_ycbcr, ycbcr_to_rgb
-from n3net.denoising import check_image, is_gray
-from n3net.images.picture import peak_of
+from n3net.denoising import is_gray
+from n3net.images.arrays import as_image, white_of
 from n3net.inference import Array, Part, Progress, load_for, place, prepare, run
 from n3net.resizing import resize, scaled_size
 
@@ -40,7 +40,7 @@ def upscale(
     image for one that lost as much as downscaling by 2 takes away, so smaller factors go through the double size.
 
     Args:
-        image: (H, W) or (H, W, 3), uint8, uint16 or floats.
+        image: (H, W) or (H, W, 3), uint8, uint16 or floats, see :func:`n3net.images.arrays.as_image`.
         factor: of height and width, 1 to 4, not necessarily a whole number.
         model: a :class:`n3net.models.Upscaler`, or what :func:`n3net.load` takes: a name or a file. By default
             ``"upscale"``.
@@ -54,11 +54,11 @@ def upscale(
         An array of the same type, whose sides are ``factor`` times as long, rounded up. Integers are rounded and
         clipped, floats are not.
     """
-    check_image(image)
+    image = as_image(image)
+    peak = white_of(image, peak)
     if not 1 <= factor <= LARGEST:
         raise ValueError(f"factor: expected 1 to {LARGEST:g}, got {factor}")
     net: Upscaler = prepare(resolve(model), device)  # type: ignore[assignment]
-    peak = peak_of(image.dtype) if peak is None else peak
     size, planes = scaled_size(image.shape[:2], factor), _planes(image, peak)
     result = _Result(planes, np.empty((*size, *image.shape[2:]), image.dtype), factor, peak)
     seen = max(factor, SMALLEST)

@@ -165,13 +165,14 @@ class Pictures:
     def read(self, source: Any) -> Picture:
         """A picture, with the value of white that was given for floats."""
         from n3net.images import read_image
+        from n3net.images.arrays import beyond
 
         picture = read_image(source, int(self.max_megapixels * 1e6))
         if picture.pixels.dtype.kind == "f":
             picture.white = self.white
-            largest = float(picture.pixels.max())
-            if self.white is None and largest > 2:
-                raise UserError(f"floats up to {largest:g}: which value is white? Say it with --white")
+            problem = beyond(picture.pixels, picture.peak)
+            if problem:
+                raise UserError(f"{problem}: which value is white? Say it with --white")
         return picture
 
     def _read_reference(self) -> Picture | None:

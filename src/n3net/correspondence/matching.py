@@ -20,6 +20,7 @@ from n3net.correspondence.intrinsics import Intrinsics
 from n3net.correspondence.matchfile import Pair
 from n3net.correspondence.sift import LIMIT, detect, nearest
 from n3net.images import MAX_PIXELS, read_image
+from n3net.images.arrays import as_image
 from n3net.images.orientation import upright
 
 Array = npt.NDArray[Any]
@@ -128,11 +129,11 @@ class Seen:
 
 def look(image: str | Path | Array, k: Array | Intrinsics | None, limit: int = LIMIT, name: str = "image") -> Seen:
     """Keypoints and camera of an image."""
-    if not isinstance(image, np.ndarray):
+    if isinstance(image, str | Path):
         pixels, camera = open_image(Path(image))
         name = Path(image).name
     else:
-        pixels, camera = image, None
+        pixels, camera = as_image(image, name), None
     height, width = pixels.shape[:2]
     if isinstance(k, Intrinsics):
         camera = k

@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image, ImageFile, UnidentifiedImageError
 
 from n3net.errors import UserError
+from n3net.images.arrays import not_numbers
 from n3net.images.picture import FORMATS, Array, Metadata, Picture
 from n3net.images.tiff import WRONG_TYPES
 
@@ -70,8 +71,9 @@ def read_image(source: Path | BinaryIO, max_pixels: int = MAX_PIXELS) -> Picture
         same = colors == np.asarray(key)
         same = same.all(-1) if colors.ndim == 3 else same
         picture.alpha = np.where(same, 0, np.iinfo(colors.dtype).max).astype(colors.dtype)
-    if colors.dtype == np.float32 and not np.isfinite([colors.min(), colors.max()]).all():
-        raise UserError("some of its pixels are not numbers (NaN or infinity)")
+    problem = not_numbers(colors)
+    if problem:
+        raise UserError(problem)
     return picture
 
 

@@ -134,7 +134,7 @@ def match_images(
         source = pad(compared(embedding, embedding.shape[1] * matching.patch_size**2), pads)
         source = source if whole_cells else im2col(source, matching.patch_size, matching.stride)
         d = engine.distances(source, grid)  # (B, Qh, Qw, M)
-        scale, gain = scale * gained(gain, root(d) if euclidean else d, grid.candidates(d.device)), None
+        scale, gain = gained(gain, root(d) if euclidean else d, grid.candidates(d.device), scale), None
     if engine.sweep is not None and whole_cells and gain is None and not torch.is_grad_enabled():
         corner = (pads[2], pads[0])
         places = Places(corner, (0, 0), corner, (*corner, height, width))
@@ -158,8 +158,8 @@ def match_images(
     else:
         d = engine.distances(embedding, grid)  # (B, Qh, Qw, M)
         d = root(d) if euclidean else d
-        factor = gained(gain, d, grid.candidates(d.device))  # of each query, or one for all
-        out = engine.aggregate(logits(d, factor * scale), strength, values, grid, k, **options)
+        scale = gained(gain, d, grid.candidates(d.device), scale)
+        out = engine.aggregate(logits(d, scale), strength, values, grid, k, **options)
     if not whole_cells:
         columns = out.unflatten(1, (-1, matching.patch_size**2)).flatten(0, 1)  # (B k C, P², Qh, Qw)
         image = col2im(columns, padded_height, padded_width, matching.patch_size, matching.stride)

@@ -3,8 +3,8 @@
 - A squared distance is at most :func:`n3net.selection.largest`, because what is compared is cut off at
   :func:`compared`'s limit (3e13 for patches of 10 x 10 pixels and 8 channels in float32). Beyond it, patches are as far
   from each other as can be, and equally so.
-- A scale, a strength or a logit is at most that large, too. The nearest candidate's logit is 0, so a scale of infinity
-  is what it means: a temperature of 0, which takes the nearest.
+- A logit is at most that large, too: where it would not be, the scale of the query is made smaller. So a scale of
+  infinity is what it means, a temperature of 0, which takes the nearest one after the other.
 - A patch (or item) that holds a NaN or an infinity, in what is compared or in what is aggregated, is no candidate:
   nobody chooses it. It has no neighbours of its own either, nor has a query whose scale or strength is NaN: the pixels
   of such patches are NaN, and have no gradient.
@@ -59,20 +59,20 @@ def root(d: Tensor) -> Tensor:
 def logits(d: Tensor, scale: Tensor) -> Tensor:
     """z = -scale * d, (B, Qh, Qw, M), (B, Qh, Qw), up to a shift of each row; -inf where it is NaN."""
     none = d.isnan() | scale.isnan()[..., None]
-    bound = largest(d.dtype)
-    s = scale.masked_fill(scale.isnan(), 0).clamp(-bound, bound)[..., None]
-    d = d.masked_fill(none, 0)
-    with torch.no_grad():  # the nearest candidate, or the farthest where the scale is negative
-        signed = torch.where(d > 0, torch.where(s < 0, -d, d), torch.inf)
-        nearest = signed.amin(-1, keepdim=True).abs()
-        nearest = nearest.masked_fill(nearest.isinf(), 0)
-    return (-s * (d - nearest)).clamp(-bound, bound).masked_fill(none, -torch.inf)
+    d, s = d.masked_fill(none, 0), scale.masked_fill(scale.isnan(), 0)[..., None]
+    with torch.no_grad():
+        far = d.amax(-1, keepdim=True)
+        near = torch.where(d > 0, d, torch.inf).amin(-1, keepdim=True).clamp(max=far)
+        most = (largest(d.dtype) / far).clamp(max=largest(d.dtype))  # of the scale: the order of all is kept
+        pivot = torch.where(s < 0, far, near)
+    return (-s.clamp(-most, most) * (d - pivot)).masked_fill(none, -torch.inf)
 
 
-def gained(gain: Callable[[Tensor, Tensor], Tensor], d: Tensor, candidates: Tensor) -> Tensor:
-    """A factor of the logits that is computed from all distances, of those that there are."""
-    none = d.isnan()
-    return gain(d.masked_fill(none, 0), candidates & ~none)
+def gained(gain: Callable[[Tensor, Tensor], Tensor], d: Tensor, candidates: Tensor, scale: Tensor) -> Tensor:
+    """The scale times a factor that is computed from all distances, of those that there are."""
+    none, lost = d.isnan(), scale.isnan()
+    factor = gain(d.masked_fill(none, 0), candidates & ~none)
+    return (factor * scale.masked_fill(lost, 0)).masked_fill(lost, torch.nan)
 
 
 def weigh(z: Tensor, candidates: Tensor, strength: Tensor, k: int, **rule: Any) -> tuple[Tensor, Tensor]:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from n3net.images.arrays import as_image, white_of
 from n3net.inference import Array, Part, Progress, load_for, prepare, run
 from n3net.raw.noise import NoiseLevel
 from n3net.raw.photo import RawPhoto
@@ -35,6 +36,10 @@ def denoise_plane(
         model: a :class:`n3net.models.raw.RawDenoiser`, or what :func:`n3net.load` takes.
         tile, device, progress: see :func:`n3net.denoise`.
     """
+    plane = as_image(plane, "plane")
+    if plane.ndim != 2 or plane.dtype.kind != "f":
+        raise ValueError(f"plane: expected floats of shape (H, W), got {plane.dtype} of shape {plane.shape}")
+    white_of(plane, name="plane")
     net = prepare(resolve(model), device)
     out = np.empty(plane.shape, np.float32)
 
@@ -103,6 +108,8 @@ def _run(
     device: str | torch.device,
     progress: Progress | None,
 ) -> None:
+    if not (0 <= level.a < np.inf and 0 <= level.b < np.inf):
+        raise ValueError(f"level: expected a and b of at least 0, got {level}")
     run(
         net.net,
         (size[0], size[1]),

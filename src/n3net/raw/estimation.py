@@ -16,6 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from n3net.images.arrays import as_plain, numbers
 from n3net.noise_curve import Bin, measure
 from n3net.raw.noise import NoiseLevel
 
@@ -53,6 +54,7 @@ def estimate_level(planes: Sequence[Array]) -> Estimate:
         >>> 0.0035 < found.level.a < 0.0045, found.confidence > TRUSTED
         (True, True)
     """
+    planes = [numbers(as_plain(plane, "plane"), "plane") for plane in planes]
     bins = measure(planes)
     cut = (min(float(p.min()) for p in planes) >= 0, max(float(p.max()) for p in planes) <= 1)  # where values end
     bins = [b for b in bins if b.sigma > 0]

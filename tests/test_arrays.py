@@ -158,7 +158,7 @@ def test_other_doors_speak_the_same_words(door: Callable[[Any], Any], given: Any
 def test_raw_planes() -> None:
     with pytest.raises(ValueError, match="plane: values from 0 to 255, expected black 0 to white 1"):
         denoise_plane(FLOATS * 255, NoiseLevel(0.01, 0.001))
-    with pytest.raises(ValueError, match="plane: expected floats of shape .H, W., got uint8"):
+    with pytest.raises(ValueError, match=r"plane: expected floats of shape \(H, W\), got uint8"):
         denoise_plane(EIGHT, NoiseLevel(0.01, 0.001))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="level: expected a and b of at least 0"):
         denoise_plane(FLOATS, NoiseLevel(float("nan"), 0.001))

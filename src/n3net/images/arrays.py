@@ -13,8 +13,8 @@ from n3net.images.picture import peak_of
 
 Array = npt.NDArray[Any]
 
-# How far from black (0) and white (1) noise may take a value: that of 75 gray levels stays within -1.6 and 2.6. What lies
-# beyond was not meant as brightness, or white was not what it was taken for.
+# How far from black (0) and white (1) noise may take a value: that of 75 gray levels stays within -1.6 and 2.6. What
+# lies beyond was not meant as brightness, or white was not what it was taken for.
 LOWEST, HIGHEST = -2.0, 3.0
 
 

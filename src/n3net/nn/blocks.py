@@ -218,8 +218,7 @@ class N3Block2d(_Block):
         d = root(d) if self.options.distance == "euclidean" else d
         candidates, norm = grid.candidates(d.device), self.normalization
         if norm is not None:
-            constant = isinstance(norm, DistanceNorm)
-            scale = scale * norm.constant() if constant else gained(norm, d, candidates, scale)
+            scale = scale * norm.constant() if isinstance(norm, DistanceNorm) else gained(norm, d, candidates, scale)
         rule = {"rule": self.rule, "annealing": annealing, "generator": generator}
         w, dead = weigh(logits(d, scale), candidates, strength, self.k, **rule)
         return w.masked_fill(dead[..., None, None], torch.nan), 1 / scale

@@ -85,7 +85,10 @@ def spoiled(value: float) -> Any:
         (FLOATS.astype(complex), "got complex128"),
         (np.ma.array(EIGHT, mask=EIGHT > 254), "values are masked; fill them first"),
         (torch.rand(8, 8, dtype=torch.bfloat16), "image: expected an array, got torch.Tensor"),
-        (spoiled(np.nan), "2 of its 2160 values are not numbers (NaN or infinity), the first at row 3, column 4, channel 1"),
+        (
+            spoiled(np.nan),
+            "2 of its 2160 values are not numbers (NaN or infinity), the first at row 3, column 4, channel 1",
+        ),
         (spoiled(-np.inf), "2 of its 2160 values are not numbers"),
         (FLOATS * 4, "image: values from 0 to 4, expected black 0 to white 1, give or take the noise; pass peak="),
         (np.where(FLOATS < 0.1, -9999, FLOATS), "image: values from -9999 to 1, expected black 0 to white 1"),
@@ -155,7 +158,7 @@ def test_other_doors_speak_the_same_words(door: Callable[[Any], Any], given: Any
 def test_raw_planes() -> None:
     with pytest.raises(ValueError, match="plane: values from 0 to 255, expected black 0 to white 1"):
         denoise_plane(FLOATS * 255, NoiseLevel(0.01, 0.001))
-    with pytest.raises(ValueError, match="plane: expected floats of shape .H, W., got uint8"):
+    with pytest.raises(ValueError, match=r"plane: expected floats of shape \(H, W\), got uint8"):
         denoise_plane(EIGHT, NoiseLevel(0.01, 0.001))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="level: expected a and b of at least 0"):
         denoise_plane(FLOATS, NoiseLevel(float("nan"), 0.001))

@@ -256,7 +256,10 @@ def test_hostile_images(run: Any) -> None:
     assert (code, "values from -9999 to " in err) == (1, True)
     save_image(Path("nan.tif"), np.where(floats == floats[2, 3], np.float32("nan"), floats / 900))
     code, _, err = run("nan.tif")
-    assert (code, "1 of its 400 values are not numbers (NaN or infinity), the first at row 2, column 3" in err) == (1, True)
+    assert (code, "1 of its 400 values are not numbers (NaN or infinity), the first at row 2, column 3" in err) == (
+        1,
+        True,
+    )
 
 
 def test_alpha_in_jpeg_is_refused(run: Any) -> None:

@@ -1,4 +1,4 @@
-"""The kernel in hostile hands: any shapes and strides, what does not fit, threads and forks, and sanitizers that watch."""
+"""The kernel in hostile hands: any shapes and strides, what does not fit, threads and forks, sanitizers that watch."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_the_door_knows_every_function() -> None:
         if 'extern "C" int n3_' in line and "##" in line
     }
     assert exported == set(door.ARGUMENTS)
-    with pytest.raises(ValueError, match="'nothing' is not declared in kernel/door.py"):
+    with pytest.raises(ValueError, match=r"'nothing' is not declared in kernel/door\.py"):
         call("nothing", EMBEDDING)
 
 

@@ -46,7 +46,7 @@ def run(backend: str, tensors: list[Tensor], k: int, matching: Matching, **optio
 
 
 def spoiled(embedding: Tensor, values: Tensor, matching: Matching) -> Tensor:
-    """Pixels of patches that hold what is no number, or can choose from such patches only, by plain loops: (B, H, W)."""
+    """Pixels of patches that hold what is no number, or choose from such patches only, by plain loops: (B, H, W)."""
     b, _, h, w = values.shape
     left, right, top, bottom = matching.padding(h, w)
     bad = ~(embedding.isfinite().all(1) & values.isfinite().all(1))

@@ -386,6 +386,22 @@ def test_sets_in_chunks_with_a_generator(rule: str, monkeypatch: pytest.MonkeyPa
     assert torch.equal(generator.get_state(), state)
 
 
+def test_sets_in_chunks_under_transforms(monkeypatch: pytest.MonkeyPatch) -> None:
+    from n3net.matching import sets
+
+    tensors = set_inputs(2, 23, 3)
+    masks = torch.arange(23) < torch.tensor([[[23], [17]], [[9], [20]]])  # (2, 2, 23)
+
+    def loss(embedding: Tensor, mask: Tensor | None = None) -> Tensor:
+        return match_sets(embedding, *tensors[1:], 4, mask=mask).square().sum()
+
+    expected = torch.func.grad(loss)(tensors[0])
+    mapped = torch.stack([loss(tensors[0], mask) for mask in masks])
+    monkeypatch.setattr(sets, "CHUNK", 3000)
+    torch.testing.assert_close(torch.func.grad(loss)(tensors[0]), expected)
+    torch.testing.assert_close(torch.vmap(loss, in_dims=(None, 0))(tensors[0], masks), mapped)
+
+
 def test_sets_of_unequal_size() -> None:
     tensors = set_inputs(2, 20, 3)
     mask = torch.ones(2, 20, dtype=torch.bool)

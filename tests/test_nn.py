@@ -291,40 +291,6 @@ def test_float64_channels_last_deepcopy_and_state(preset: str) -> None:
     torch.testing.assert_close(fresh(x), expected)
 
 
-@pytest.mark.parametrize("backend", ["auto", "tiled"])
-def test_autocast(backend: str) -> None:
-    block = small(backend=backend)
-    x = torch.rand(1, 3, 16, 16, requires_grad=True)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        out = block(x)
-    out.float().mean().backward()
-    assert x.grad is not None
-    torch.testing.assert_close(out.float(), block(x), atol=0.1, rtol=0.1)
-
-
-def test_bfloat16() -> None:
-    block = small().eval()
-    x = torch.rand(1, 3, 16, 16)
-    out = copy.deepcopy(block).bfloat16()(x.bfloat16())
-    assert out.dtype == torch.bfloat16
-    torch.testing.assert_close(out.float(), block(x), atol=0.1, rtol=0.1)
-
-
-@pytest.mark.parametrize("backend", ["auto", "tiled"])
-def test_compile_without_graph_breaks(backend: str) -> None:
-    torch.compiler.reset()
-    block = small(backend=backend)
-    x = torch.rand(1, 3, 18, 16)
-    compiled = torch.compile(block, backend="aot_eager", fullgraph=True)
-    torch.testing.assert_close(compiled(x), block(x), atol=1e-5, rtol=1e-5)
-    grads = []
-    for module in (block, compiled):
-        block.zero_grad()
-        module(x).square().mean().backward()
-        grads.append(block.temperature[0].weight.grad.clone())  # type: ignore[index, union-attr, operator]
-    torch.testing.assert_close(grads[0], grads[1], atol=1e-6, rtol=1e-4)
-
-
 class OnlyImage(nn.Module):
     """A block as a stranger would export it: one input, one output."""
 

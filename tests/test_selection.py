@@ -109,6 +109,13 @@ def test_gradcheck(update: str, t: float) -> None:
     assert torch.autograd.gradcheck(lambda x: select(x, 3, t, update=update), (far,), eps=1e-7 * t, atol=1e-4 / t)
 
 
+def test_gradcheck_with_a_mask() -> None:
+    d = torch.rand(2, 7, dtype=torch.float64, requires_grad=True)
+    t = torch.rand(2, dtype=torch.float64).add(0.5).requires_grad_()
+    mask = torch.arange(7) != torch.tensor([[2], [5]])
+    assert torch.autograd.gradcheck(lambda d, t: select(d, 3, t, mask=mask), (d, t))
+
+
 def test_double_backward() -> None:
     d = torch.rand(2, 5, dtype=torch.float64, requires_grad=True)
     t = torch.rand(2, dtype=torch.float64).add(0.5).requires_grad_()
@@ -116,7 +123,7 @@ def test_double_backward() -> None:
 
 
 def test_function_transforms() -> None:
-    """Those that run backward work, also of each other; the others do not, as the docs say."""
+    """Backward and forward, and of each other."""
     d = torch.rand(6, dtype=torch.float64)
 
     def scalar(d: Tensor) -> Tensor:
@@ -132,10 +139,20 @@ def test_function_transforms() -> None:
     hessian = torch.autograd.functional.hessian(scalar, d)
     for nested in (torch.func.jacrev(torch.func.jacrev(scalar)), torch.func.jacrev(gradient)):
         torch.testing.assert_close(nested(d), hessian)
-    with pytest.raises(RuntimeError, match="vmap"):
-        torch.func.vmap(scalar)(d[None])
-    with pytest.raises(NotImplementedError, match="jvp"):
-        torch.func.jvp(scalar, (d,), (d,))
+    torch.testing.assert_close(torch.func.vmap(gradient)(torch.stack([d, d]))[1], jacobian[1, 2])
+    torch.testing.assert_close(torch.func.jacfwd(lambda d: select(d, 2, 0.5))(d), jacobian)
+    torch.testing.assert_close(torch.func.hessian(scalar)(d), hessian)
+
+
+@pytest.mark.parametrize("t", [1e-3, 0.1, 1.0, 30.0])
+@pytest.mark.parametrize("update", ["tempered", "untempered"])
+def test_forward_mode(update: str, t: float) -> None:
+    d = (torch.rand(2, 7, dtype=torch.float64) * 3 * t).requires_grad_()
+    temperature = torch.full((2,), t, dtype=torch.float64).requires_grad_()
+    mask = torch.arange(7) != 2
+    rows = torch.func.jacrev(lambda d, t: select(d, 4, t, update=update, mask=mask), (0, 1))(d, temperature)
+    cols = torch.func.jacfwd(lambda d, t: select(d, 4, t, update=update, mask=mask), (0, 1))(d, temperature)
+    torch.testing.assert_close(cols, rows, rtol=1e-8, atol=1e-9 / t**2)
 
 
 def test_keeps_no_more_than_k_tensors() -> None:

@@ -220,6 +220,12 @@ def test_wide_images_are_cut_into_strips(options: Any, monkeypatch: pytest.Monke
     assert seen[-1][0] == seen[-1][1]
 
 
+@pytest.fixture
+def torch_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch's convolutions, which round alike wherever a tile begins."""
+    monkeypatch.setenv("N3NET_CONVOLUTIONS", "torch")
+
+
 SMALL: dict[str, Any] = {"stages": 2, "depth": 2, "features": 8, "block_channels": 3, "k": 2, "window": 3}
 
 
@@ -228,6 +234,7 @@ def model(name: str, **changes: Any) -> Any:
     return create(name, **SMALL, **changes).eval()
 
 
+@pytest.mark.usefixtures("torch_convolutions")
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("relative", [False, True])
 def test_denoisers(channels: int, relative: bool) -> None:
@@ -243,6 +250,18 @@ def test_denoisers(channels: int, relative: bool) -> None:
             np.testing.assert_allclose(n3net.denoise(pixels, given, denoiser, tile=tile), whole, atol=2e-6)
 
 
+def test_denoisers_with_the_kernels_convolutions() -> None:
+    """These round a little differently wherever a tile begins."""
+    denoiser: Denoiser = model("n3net", channels=3, noise_map=True)
+    x = image(91, 77, channels=3, dtype=torch.float32)
+    pixels = x[0].permute(1, 2, 0).numpy()
+    with torch.inference_mode():
+        whole = denoiser(x, 25.0)[0].permute(1, 2, 0).numpy()
+    for tile in (32, 50, None):
+        np.testing.assert_allclose(n3net.denoise(pixels, 25.0, denoiser, tile=tile), whole, atol=2e-5)
+
+
+@pytest.mark.usefixtures("torch_convolutions")
 @pytest.mark.parametrize("unit", [1.0, 0.05])
 def test_upscalers(unit: float) -> None:
     upscaler: Upscaler = model("n3net-sr", unit=unit)
@@ -256,6 +275,7 @@ def test_upscalers(unit: float) -> None:
         np.testing.assert_allclose(out[..., 0], upscaler(x)[0, 0].numpy(), atol=2e-6)
 
 
+@pytest.mark.usefixtures("torch_convolutions")
 @pytest.mark.parametrize("stabilize", [False, True])
 def test_raw_denoisers(stabilize: bool) -> None:
     denoiser: RawDenoiser = model("raw-n3net", stabilize=stabilize)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,11 +82,13 @@ def load_for(task: str, model: str | Path | nn.Module, kind: type) -> Any:
     return loaded
 
 
-def prepare(model: nn.Module, device: str | torch.device = "cpu", fast: bool = True) -> nn.Module:
+def prepare(model: nn.Module, device: str | torch.device = "cpu", fast: bool | None = None) -> nn.Module:
     """A copy of the model for inference: in eval mode, batch norm folded, channels last.
 
-    With ``fast``, its 3 x 3 convolutions are the compiled kernel's where that can run, otherwise PyTorch's.
+    With ``fast``, its 3 x 3 convolutions are the compiled kernel's where that can run, otherwise PyTorch's. By default
+    they are, unless the environment has ``N3NET_CONVOLUTIONS=torch``.
     """
+    fast = os.environ.get("N3NET_CONVOLUTIONS") != "torch" if fast is None else fast
     folded = fold_batch_norm(model).to(device).requires_grad_(False)
     folded.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return fuse(folded) if fast else folded

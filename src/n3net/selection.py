@@ -21,10 +21,13 @@ beyond where weights are 0 or 1 to the last bit.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
+
+from n3net.modes import readable, tracing, transforms_active
 
 Rule = Literal["continuous", "hard", "stochastic", "concrete"]
 Update = Literal["tempered", "untempered"]
@@ -87,11 +90,11 @@ def select(
     keep = ~torch.isposinf(d)
     if mask is not None:
         keep = keep & _check_mask(mask, d)
-    if not torch.compiler.is_compiling():
+    _check_k(k, d.shape[-1])
+    if readable(d, keep):
         _check_values(d, keep, k)
-    d = d.masked_fill(~keep, torch.inf)
     strength = 1 / t if update == "tempered" else torch.ones_like(t)
-    return select_from_logits(_logits(d, t), k, strength, rule=rule, annealing=lam, generator=generator).to(dtype)
+    return select_from_logits(_logits(d, keep, t), k, strength, rule=rule, annealing=lam, generator=generator).to(dtype)
 
 
 def select_from_logits(
@@ -110,7 +113,7 @@ def select_from_logits(
     strength = strength.clamp(-largest(z.dtype), largest(z.dtype))
     z = z - z.amax(-1, keepdim=True).detach()  # a shift changes nothing but the rounding of what follows
     if rule == "continuous":
-        log_w: Tensor = _LogWeights.apply(z, strength, k)
+        log_w: Tensor = _log_weights()(z, strength, k)
         return log_w.exp()
     if rule == "hard":
         return _one_hot_top(z, k)
@@ -202,16 +205,48 @@ def _beyond(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).max * 1e-2
 
 
-def _logits(d: Tensor, t: Tensor) -> Tensor:
-    """-d / t up to a shift, bounded so that nothing overflows, -inf where d is inf."""
-    none, bound = torch.isposinf(d), largest(d.dtype)
-    shifted = d - d.amin(-1, keepdim=True).detach()  # before the division, which might overflow
+class _LogWeightsBothWays(_LogWeights):
+    """The same with a derivative in forward mode, which PyTorch's compiler does not take."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[1], output)
+        ctx.save_for_forward(inputs[1], output)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:
+        strength, log_weights = ctx.saved_tensors
+        t_z, t_strength = (torch.zeros_like(strength) if t is None else t for t in tangents[:2])
+        rows = []
+        for j in range(log_weights.shape[-2]):
+            log_w = log_weights[..., j, :]
+            w, peak = log_w.exp(), log_w > _PEAK
+            t_log_w = t_z - (w * t_z).sum(-1, keepdim=True)
+            rows.append(t_log_w)
+            small, rest = w.masked_fill(peak, 0), torch.softmax(log_w.masked_fill(peak, -torch.inf), -1)
+            t_rest = (rest * t_log_w).sum(-1, keepdim=True)
+            t_log_1m_w = torch.where(peak, t_rest, -small / (1 - small) * t_log_w)
+            t_z = t_z + t_strength * log_one_minus(log_w) + strength * t_log_1m_w
+        return torch.stack(rows, -2)  # (..., k, M)
+
+
+def _log_weights() -> Callable[..., Tensor]:
+    if tracing():
+        return _LogWeights.forward  # as plain operations: a trace cannot hold functions
+    return (_LogWeightsBothWays if transforms_active() else _LogWeights).apply
+
+
+def _logits(d: Tensor, keep: Tensor, t: Tensor) -> Tensor:
+    """-d / t up to a shift, bounded so that nothing overflows, -inf where a candidate is not kept."""
+    none, bound = ~keep, largest(d.dtype)
+    nearest = d.detach().masked_fill(none, torch.inf).amin(-1, keepdim=True)
+    shifted = (d - nearest).masked_fill(none, 0)  # before the division, which might overflow or make inf / t
     z = (-shifted / t).clamp(min=-bound)
     with torch.no_grad():  # what is cut off keeps its order
-        gap = shifted.masked_fill(none, 0).clamp(max=torch.finfo(d.dtype).max)
+        gap = shifted.clamp(max=torch.finfo(d.dtype).max)
         part = gap / gap.amax(-1, keepdim=True).clamp(min=torch.finfo(d.dtype).tiny)
         more = torch.where(z > -bound, 0, part * bound)
-    return torch.where(none, -torch.inf, z - more)
+    return (z - more).masked_fill(none, -torch.inf)
 
 
 def _updated(z: Tensor, strength: Tensor, log_1m_w: Tensor) -> Tensor:
@@ -231,7 +266,7 @@ def _log_softmax(z: Tensor) -> Tensor:
 
 def _is_top(x: Tensor) -> Tensor:
     """True at the first largest entry of the last dimension."""
-    return torch.zeros_like(x, dtype=torch.bool).scatter(-1, x.argmax(-1, keepdim=True), True)
+    return x.argmax(-1, keepdim=True) == torch.arange(x.shape[-1], device=x.device)
 
 
 def _one_hot_top(z: Tensor, k: int) -> Tensor:
@@ -255,14 +290,19 @@ def _check_choice(name: str, value: object, choices: Any) -> None:
 
 
 def _per_query(name: str, value: float | Tensor, d: Tensor) -> Tensor:
-    x = torch.as_tensor(value, dtype=d.dtype, device=d.device)
+    if isinstance(value, Tensor):
+        x = value.to(d)
+    elif isinstance(value, (int, float)):
+        x = d.new_full((), value)  # made where d is; as_tensor would carry the number there
+    else:
+        x = torch.as_tensor(value, dtype=d.dtype, device=d.device)
     try:
         x = x.expand(d.shape[:-1])
     except RuntimeError:
         raise ValueError(
             f"{name}: expected a number or one value per query, shape {tuple(d.shape[:-1])}, got shape {tuple(x.shape)}"
         ) from None
-    if not torch.compiler.is_compiling() and not bool((x > 0).all()):
+    if readable(x) and not bool((x > 0).all()):
         raise ValueError(f"{name}: expected positive numbers, got {_offender(x, ~(x > 0))}")
     return x.unsqueeze(-1)
 
@@ -278,19 +318,26 @@ def _check_mask(mask: Tensor, d: Tensor) -> Tensor:
         ) from None
 
 
-def _check_values(d: Tensor, keep: Tensor, k: int) -> None:
+def _check_k(k: int, candidates: int) -> None:
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise ValueError(f"k: expected an integer of at least 1, got {k!r}")
+    if not torch.compiler.is_compiling() and not tracing() and k > candidates:
+        raise ValueError(f"k: {k} neighbours were asked for, but a query has only {candidates} candidates")
+
+
+def _check_values(d: Tensor, keep: Tensor, k: int) -> None:
     bad = keep & ~torch.isfinite(d)
     if bool(bad.any()):
         raise ValueError(
             f"distances: expected numbers, got {_offender(d, bad)} in {int(bad.sum())} of {d.numel()} places; "
             "mask those candidates or mend the input"
         )
-    left = int(keep.sum(-1).min()) if keep.numel() else d.shape[-1]
+    left = int(keep.sum(-1).min()) if keep.numel() else k
     if k > left:
-        masked = "" if bool(keep.all()) else f" that the mask leaves of {d.shape[-1]}"
-        raise ValueError(f"k: {k} neighbours were asked for, but a query has only {left} candidates{masked}")
+        raise ValueError(
+            f"k: {k} neighbours were asked for, but a query has only {left} candidates that the mask leaves of "
+            f"{d.shape[-1]}"
+        )
 
 
 def _offender(x: Tensor, bad: Tensor) -> float:

@@ -105,6 +105,11 @@ struct Case {
         if (last) return {const_cast<void *>(data), count * h * w, 1, w * count, count, h, w, grid.top, grid.left};
         return {const_cast<void *>(data), count * h * w, h * w, w, 1, h, w, grid.top, grid.left};
     }
+    // One number for each query.
+    Image of_queries(const void *data) const {
+        const int64_t h = grid.queries_down(), w = grid.queries_across();
+        return {const_cast<void *>(data), h * w, h * w, w, 1, h, w, 0, 0};
+    }
     // Between [B][C][H][W] and the order in memory.
     template <class To, class From> std::vector<To> ordered(const std::vector<From> &x, int64_t count, bool back) const {
         std::vector<To> y(x.size());
@@ -226,7 +231,8 @@ template <class T> void test_neighbors(const Case &c) {
     std::vector<T> out(xy.size() * c.k, T(-1));
     auto of_e = c.image(xe.data(), c.embedding), of_y = c.image(xy.data(), c.channels);
     auto of_out = c.image(out.data(), c.k * c.channels);
-    KERNEL(neighbors, &problem, &of_e, scales.data(), strengths.data(), &of_y, &of_out);
+    auto of_scale = c.of_queries(scales.data()), of_strength = c.of_queries(strengths.data());
+    KERNEL(neighbors, &problem, &of_e, &of_scale, &of_strength, &of_y, &of_out);
     expect_close("neighbors", c.from_memory(out, c.k * c.channels), expected, TOLERANCE<T>);
 }
 

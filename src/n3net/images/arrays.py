@@ -13,8 +13,8 @@ from n3net.images.picture import peak_of
 
 Array = npt.NDArray[Any]
 
-# How far from black (0) and white (1) noise may take a value: that of 75 gray levels stays within -1.6 and 2.6. What lies
-# beyond was not meant as brightness, or white was not what it was taken for.
+# How far from black (0) and white (1) noise may take a value: that of 75 gray levels stays within -1.6 and 2.6. What
+# lies beyond was not meant as brightness, or white was not what it was taken for.
 LOWEST, HIGHEST = -2.0, 3.0
 
 
@@ -47,7 +47,9 @@ def as_plain(image: Any, name: str = "image") -> Array:
     if isinstance(image, np.ma.MaskedArray):
         masked = int(np.ma.count_masked(image))
         if masked:
-            raise ValueError(f"{name}: {masked} of its {image.size} values are masked; fill them first, image.filled(0)")
+            raise ValueError(
+                f"{name}: {masked} of its {image.size} values are masked; fill them first, image.filled(0)"
+            )
         image = image.data
     if hasattr(image, "detach"):  # a tensor that knows its gradient, or is on another device
         image = image.detach().cpu()
@@ -67,7 +69,7 @@ def numbers(pixels: Array, name: str = "image") -> Array:
 
 def not_numbers(pixels: Array) -> str | None:
     """How many values are no numbers and where the first is, or None."""
-    if pixels.dtype.kind != "f" or math.isfinite(pixels.min()) and math.isfinite(pixels.max()):
+    if pixels.dtype.kind != "f" or (math.isfinite(pixels.min()) and math.isfinite(pixels.max())):
         return None
     places = np.argwhere(~np.isfinite(pixels))
     where = ", ".join(f"{axis} {i}" for axis, i in zip(("row", "column", "channel"), places[0].tolist(), strict=False))

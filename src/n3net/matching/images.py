@@ -10,11 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from n3net.matching import native
 from n3net.matching.backends import choose
 from n3net.matching.grid import Border, Grid, col2im, crop, grid_for, im2col, pad, padding
 from n3net.matching.grid import Pads as Pads
 from n3net.matching.limits import compared, gained, logits, marked, root
 from n3net.matching.native import Places
+from n3net.modes import constant, undisturbed
 from n3net.selection import Rule
 
 Distance = Literal["euclidean", "squared"]
@@ -63,6 +65,7 @@ class Matching:
         return image[:, 0, p // 2 : height - p + p // 2 + 1 : s, p // 2 : width - p + p // 2 + 1 : s]
 
 
+@undisturbed
 def match_images(
     embedding: Tensor,
     values: Tensor,
@@ -111,6 +114,8 @@ def match_images(
     dtype = values.dtype
     work = torch.promote_types(torch.promote_types(dtype, embedding.dtype), torch.float32)
     embedding, values, scale, strength = (t.to(work) for t in (embedding, values, scale, strength))
+    if backend not in ("auto", "native") or native.why_not(values, rule) is not None:
+        height, width = constant(height), constant(width)
     pads = matching.padding(height, width) if pads is None else pads
     grid = matching.grid(height, width, pads)
     if not torch.compiler.is_compiling():

@@ -6,8 +6,8 @@
 - A logit is at most that large, too: where it would not be, the scale of the query is made smaller. So a scale of
   infinity is what it means, a temperature of 0, which takes the nearest one after the other.
 - A patch (or item) that holds a NaN or an infinity, in what is compared or in what is aggregated, is no candidate:
-  nobody chooses it. It has no neighbours of its own either, nor has a query whose scale or strength is NaN: the pixels of
-  such patches are NaN, and have no gradient.
+  nobody chooses it. It has no neighbours of its own either, nor has a query whose scale or strength is NaN: the pixels
+  of such patches are NaN, and have no gradient.
 - A query that is left with fewer than k candidates gets them again. One that is left with none is NaN.
 
 So weights are finite and sum to 1, or are all NaN. Where a program is exported or compiled, the same is done without

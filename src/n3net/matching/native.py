@@ -11,6 +11,7 @@ from torch import Tensor
 
 from n3net import kernel
 from n3net.matching.grid import Grid
+from n3net.operators import operator
 
 
 class _Problem(ctypes.Structure):
@@ -102,13 +103,11 @@ def _queries(grid: list[int]) -> tuple[int, int]:
     return grid[0] - grid[3] + 1, grid[1] - grid[3] + 1
 
 
-def _compute_distances(embedding: Tensor, grid: list[int]) -> Tensor:
+@operator("n3net::window_distances")
+def _distances(embedding: Tensor, grid: list[int]) -> Tensor:
     d = embedding.new_empty(embedding.shape[0], *_queries(grid), grid[4] ** 2)
     _call("distances", grid, _sizes(embedding), _image(embedding), d)
     return d
-
-
-_distances = torch.library.custom_op("n3net::window_distances", _compute_distances, mutates_args=())
 
 
 @_distances.register_fake
@@ -116,7 +115,7 @@ def _(embedding: Tensor, grid: list[int]) -> Tensor:
     return embedding.new_empty(embedding.shape[0], *_queries(grid), grid[4] ** 2)
 
 
-@torch.library.custom_op("n3net::window_distances_backward", mutates_args=())
+@operator("n3net::window_distances_backward")
 def _distances_backward(g: Tensor, embedding: Tensor, grid: list[int]) -> Tensor:
     g_embedding = torch.zeros_like(embedding)
     _call("distances_backward", grid, _sizes(embedding), _image(embedding), g.contiguous(), _image(g_embedding))
@@ -128,7 +127,7 @@ def _(g: Tensor, embedding: Tensor, grid: list[int]) -> Tensor:
     return torch.empty_like(embedding)
 
 
-@torch.library.custom_op("n3net::window_aggregate", mutates_args=())
+@operator("n3net::window_aggregate")
 def _aggregate(logits: Tensor, strength: Tensor, values: Tensor, grid: list[int], k: int, hard: bool) -> Tensor:
     out = _volumes(values, k, *values.shape[2:])
     sizes = _sizes(values=values, k=k, hard=hard)
@@ -141,7 +140,7 @@ def _(logits: Tensor, strength: Tensor, values: Tensor, grid: list[int], k: int,
     return _volumes(values, k, *values.shape[2:])
 
 
-@torch.library.custom_op("n3net::window_aggregate_backward", mutates_args=())
+@operator("n3net::window_aggregate_backward")
 def _aggregate_backward(
     g: Tensor, logits: Tensor, strength: Tensor, values: Tensor, grid: list[int], k: int, hard: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -164,7 +163,8 @@ def _(
     )
 
 
-def _compute_neighbors(
+@operator("n3net::window_neighbors")
+def _neighbors(
     embedding: Tensor,
     scale: Tensor,
     strength: Tensor,
@@ -194,9 +194,6 @@ def _compute_neighbors(
     return out
 
 
-_neighbors = torch.library.custom_op("n3net::window_neighbors", _compute_neighbors, mutates_args=())
-
-
 @_neighbors.register_fake
 def _(
     embedding: Tensor,
@@ -214,14 +211,12 @@ def _(
     return _volumes(values, k + beside, *places[8:])
 
 
-def _compute_selection(z: Tensor, strength: Tensor, k: int) -> Tensor:
+@operator("n3net::select", rows=True)
+def _selection(z: Tensor, strength: Tensor, k: int) -> Tensor:
     z, strength = z.contiguous(), strength.contiguous()
     w = z.new_empty(*z.shape[:-1], k, z.shape[-1])
     kernel.run("select", _rows(z, k), z, strength, w)
     return w
-
-
-_selection = torch.library.custom_op("n3net::select", _compute_selection, mutates_args=())
 
 
 @_selection.register_fake
@@ -229,7 +224,7 @@ def _(z: Tensor, strength: Tensor, k: int) -> Tensor:
     return z.new_empty(*z.shape[:-1], k, z.shape[-1])
 
 
-@torch.library.custom_op("n3net::select_backward", mutates_args=())
+@operator("n3net::select_backward", rows=True)
 def _selection_backward(g: Tensor, z: Tensor, strength: Tensor, k: int) -> tuple[Tensor, Tensor]:
     g, z, strength = (t.contiguous() for t in (g, z, strength))
     grads = torch.empty_like(z), torch.empty_like(strength)
@@ -274,6 +269,13 @@ def _selection_grad(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
     return *_selection_backward(g, *ctx.saved_tensors, ctx.k), None
 
 
+def _no_gradient(ctx: Any, *grads: Tensor) -> None:
+    raise RuntimeError(
+        "n3net: window_neighbors is for torch.no_grad() and has no gradient; use N3Block2d or match_images, which take "
+        "other operators of the kernel where gradients are recorded"
+    )
+
+
 def _no_second_gradient(ctx: Any, *grads: Tensor) -> None:
     raise RuntimeError(
         "n3net: the compiled kernel has no second derivative; use backend='tiled' of N3Block2d, N3Block, match_images "
@@ -284,6 +286,7 @@ def _no_second_gradient(ctx: Any, *grads: Tensor) -> None:
 _distances.register_autograd(_distances_grad, setup_context=_distances_setup)
 _aggregate.register_autograd(_aggregate_grad, setup_context=_aggregate_setup)
 _selection.register_autograd(_selection_grad, setup_context=_selection_setup)
+_neighbors.register_autograd(_no_gradient)
 _distances_backward.register_autograd(_no_second_gradient)
 _aggregate_backward.register_autograd(_no_second_gradient)
 _selection_backward.register_autograd(_no_second_gradient)
@@ -295,8 +298,7 @@ def _flat(grid: Grid) -> list[int]:
 
 def distances(embedding: Tensor, grid: Grid) -> Tensor:
     """Squared distances of patches, 0 where a slot is no candidate: (B, C, H, W) -> (B, Qh, Qw, M)."""
-    run = _distances if _operator_needed(embedding) else _compute_distances
-    result: Tensor = run(embedding, _flat(grid))
+    result: Tensor = _distances(embedding, _flat(grid))
     return result
 
 
@@ -337,24 +339,16 @@ def neighbors(
     **rule: Any,
 ) -> Tensor:
     """All that :func:`n3net.matching.match_images` does, in one sweep, without gradients, for a part of an image."""
-    run = _neighbors if _operator_needed() else _compute_neighbors
     places = Places((0, 0), (0, 0), (0, 0), (0, 0, *values.shape[2:])) if places is None else places
     flat = [*places.embedding, *places.queries, *places.values, *places.result]
     hard = rule.get("rule") == "hard"
-    result: Tensor = run(embedding, scale, strength, values, _flat(grid), flat, k, euclidean, differences, beside, hard)
+    result: Tensor = _neighbors(
+        embedding, scale, strength, values, _flat(grid), flat, k, euclidean, differences, beside, hard
+    )
     return result
 
 
 def select(z: Tensor, strength: Tensor, k: int) -> Tensor:
     """:func:`n3net.selection.select_from_logits` with the rule "continuous": (..., M), (...) -> (..., k, M)."""
-    run = _selection if _operator_needed(z, strength) else _compute_selection
-    result: Tensor = run(z, strength, k)
+    result: Tensor = _selection(z, strength, k)
     return result
-
-
-def _operator_needed(*inputs: Tensor) -> bool:
-    """Whether PyTorch has to know of a call, for the gradients of its inputs or to compile it.
-
-    At the first call of an operator PyTorch imports its compiler, which takes seconds; without need, do without.
-    """
-    return torch.compiler.is_compiling() or (torch.is_grad_enabled() and any(t.requires_grad for t in inputs))

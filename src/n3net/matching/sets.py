@@ -13,11 +13,13 @@ from torch.utils.checkpoint import checkpoint
 from n3net.matching import native
 from n3net.matching.images import Distance
 from n3net.matching.limits import compared, logits, root, surely_finite
+from n3net.modes import readable, transforms_active, undisturbed
 from n3net.selection import Rule, largest, select_from_logits
 
 CHUNK = 24_000_000  # numbers in the weights of one chunk of queries
 
 
+@undisturbed
 def match_sets(
     embedding: Tensor,
     values: Tensor,
@@ -104,15 +106,15 @@ def match_sets(
         return (w.flatten(1, 2) @ v).unflatten(1, (last - first, k))  # (B, q, k, C)
 
     inputs = (embedding, values, scale, strength)
-    if torch.compiler.is_exporting():
+    learning = torch.is_grad_enabled() and any(t.requires_grad for t in inputs)
+    numbers = CHUNK if learning else CHUNK // 3  # one chunk needs no second computation, smaller ones stay in cache
+    if torch.compiler.is_exporting() or b * n * (k + 4) * n <= numbers:
         out = rows(0, n, *inputs)
     else:
-        learning = torch.is_grad_enabled() and any(t.requires_grad for t in inputs)
-        numbers = CHUNK if learning else CHUNK // 3  # one chunk needs no second computation, smaller ones stay in cache
         size = max(1, numbers // (b * n * (k + 4)))
         spans = [(first, min(first + size, n)) for first in range(0, n, size)]
-        if len(spans) == 1:
-            out = rows(0, n, *inputs)
+        if transforms_active():  # these know neither checkpoints nor writing into parts of a tensor
+            out = torch.cat([rows(*span, *inputs) for span in spans], 1)
         elif learning:
             again: dict[str, Any] = {} if generator is None else {"context_fn": partial(_same_numbers, generator)}
             out = torch.cat([checkpoint(rows, *span, *inputs, use_reentrant=False, **again) for span in spans], 1)
@@ -184,7 +186,7 @@ def _check(b: int, n: int, k: int, mask: Tensor | None, include_self: bool) -> N
             f"mask: expected a boolean tensor of shape {(b, n)}, true where there is an item, "
             f"got {mask.dtype} of shape {tuple(mask.shape)}"
         )
-    items = n if mask is None else int(mask.sum(1).min())
+    items = int(mask.sum(1).min()) if mask is not None and b and readable(mask) else n
     left = items if include_self else items - 1
     if k > left:
         raise ValueError(

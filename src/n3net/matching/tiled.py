@@ -121,7 +121,7 @@ def _chunks(grid: Grid, copies: int, tile: int | None) -> list[tuple[int, int, i
     if tile is None or torch.compiler.is_exporting():
         return [(0, grid.rows, 0, grid.cols)]
     side = tile + grid.patch - 1
-    per_tile = copies * side**2 * (side + grid.window + grid.patch) ** 2
+    per_tile = max(1, copies) * side**2 * (side + grid.window + grid.patch) ** 2
     tiles = max(1, CHUNK // per_tile)
     width = tile * min(tiles, _tiles(grid.cols, tile))
     height = tile * max(1, tiles * tile // width)

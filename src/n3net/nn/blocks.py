@@ -155,24 +155,23 @@ class N3Block2d(_Block):
         gain = self.normalization
         if isinstance(gain, DistanceNorm) and not gain.training:
             scale, gain = scale * gain.constant(), None
-        with torch.autocast(x.device.type, enabled=False):
-            return match_images(
-                embedding,
-                x,
-                scale,
-                strength,
-                self.k,
-                self.matching,
-                distance=self.options.distance,
-                rule=self.rule,
-                gain=gain,
-                annealing=annealing,
-                generator=generator,
-                differences=self.options.neighbors == "differences",
-                beside=True,
-                pads=pads,
-                backend=self.backend,
-            )  # (B, (k + 1) C, H, W)
+        return match_images(
+            embedding,
+            x,
+            scale,
+            strength,
+            self.k,
+            self.matching,
+            distance=self.options.distance,
+            rule=self.rule,
+            gain=gain,
+            annealing=annealing,
+            generator=generator,
+            differences=self.options.neighbors == "differences",
+            beside=True,
+            pads=pads,
+            backend=self.backend,
+        )  # (B, (k + 1) C, H, W)
 
     def scales(self, x: Tensor, pads: Pads | None = None) -> Tensor:
         """What :meth:`part` is told of each patch, (B, C, H, W) -> (B, 2 or 3, Qh, Qw)."""
@@ -219,8 +218,7 @@ class N3Block2d(_Block):
         d = root(d) if self.options.distance == "euclidean" else d
         candidates, norm = grid.candidates(d.device), self.normalization
         if norm is not None:
-            constant = isinstance(norm, DistanceNorm)
-            scale = scale * norm.constant() if constant else gained(norm, d, candidates, scale)
+            scale = scale * norm.constant() if isinstance(norm, DistanceNorm) else gained(norm, d, candidates, scale)
         rule = {"rule": self.rule, "annealing": annealing, "generator": generator}
         w, dead = weigh(logits(d, scale), candidates, strength, self.k, **rule)
         return w.masked_fill(dead[..., None, None], torch.nan), 1 / scale
@@ -311,21 +309,20 @@ class N3Block(_Block):
         else:
             scale, strength = self._scale_and_strength(self.temperature(x).squeeze(-1))
         annealing = None if self.annealing is None else torch.exp(self.annealing(x).squeeze(-1).float())
-        with torch.autocast(x.device.type, enabled=False):
-            neighbors = match_sets(
-                embedding,
-                x,
-                scale,
-                strength,
-                self.k,
-                mask=mask,
-                include_self=self.include_self,
-                distance=self.options.distance,
-                rule=self.rule,
-                annealing=annealing,
-                generator=generator,
-                backend=self.backend,
-            )  # (B, N, k, C)
+        neighbors = match_sets(
+            embedding,
+            x,
+            scale,
+            strength,
+            self.k,
+            mask=mask,
+            include_self=self.include_self,
+            distance=self.options.distance,
+            rule=self.rule,
+            annealing=annealing,
+            generator=generator,
+            backend=self.backend,
+        )  # (B, N, k, C)
         if self.options.neighbors == "differences":
             neighbors = neighbors - x.unsqueeze(2)
         return torch.cat([x, neighbors.flatten(2)], 2)

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
+
+from n3net.modes import tracing, transforms_active
 
 
 class DistanceNorm(nn.Module):
@@ -34,7 +35,7 @@ class DistanceNorm(nn.Module):
         count = candidates.expand_as(distances).sum().clamp(min=1)
         mean = distances.sum() / count  # distances are 0 where there is no candidate
         var = torch.where(candidates, distances - mean, 0).square().sum() / count
-        if self.training:
+        if self.training and distances.shape[0] > 0:
             with torch.no_grad():
                 unbiased = var * (count / (count - 1).clamp(min=1))
                 self.running_var.lerp_(unbiased.to(self.running_var.dtype), self.momentum)
@@ -84,8 +85,10 @@ class SetNorm(nn.Module):
         factor = torch.rsqrt(var + self.eps)
         if not self.training:
             return factor * torch.rsqrt(self.running_var + self.eps)
-        items = self.total(count.sum())
+        items = self.total(count.sum()).clamp(min=1)
         left = self.total((count * var * factor.square()).sum(0)) / items  # variance behind the context norm, (1, C)
+        if len(var) == 0:  # an empty batch says nothing about others
+            return factor
         with torch.no_grad():
             unbiased = left * (items / (items - 1).clamp(min=1))
             self.running_var.lerp_(unbiased[0].to(self.running_var.dtype), self.momentum)
@@ -105,42 +108,41 @@ def context_norm(x: Tensor, mask: Tensor | None = None, eps: float = 1e-3) -> Te
 
 
 def _normalize(x: Tensor, mask: Tensor | None, factor: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    out: Tensor = _Normalize.apply(x, mask, factor)
-    return out
+    """``(x - mean) * factor(var, count)`` of each set and channel; half precision is computed in float32."""
+    work = x.to(torch.promote_types(x.dtype, torch.float32))
+    if mask is None:
+        there, count = None, work.new_full((x.shape[0], 1, 1), x.shape[1]).clamp(min=1)
+    else:
+        there = mask[..., None].to(work.dtype)  # (B, N, 1)
+        count = there.sum(1, keepdim=True).clamp(min=1)
+    plain = transforms_active() or tracing()  # which go through PyTorch's own operations, and forward mode only there
+    centred, var = (_Centred.forward if plain else _Centred.apply)(work, there, count)
+    return (centred * factor(var, count)).to(x.dtype)
 
 
-class _Normalize(torch.autograd.Function):
-    """``(x - mean) * factor(var, count)`` of each set and channel, in few passes over the items, differentiable once.
+class _Centred(torch.autograd.Function):
+    """Items without their set's mean (B, N, C), and their variance (B, 1, C), in few passes over the items.
 
-    With centred items c and a gradient g, that of the factor is ``sum(g c)``, from which autograd goes on to the
-    variance; the items get ``factor (g - mean(g)) + 2 / count * g_var * c``.
+    With gradients g of the centred items c and g_var of the variance, that of the items is
+    ``g - mean(g) + 2 / count * g_var * c``.
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, mask: Tensor | None, factor: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        if mask is None:
-            count = x.new_full((x.shape[0], 1, 1), float(x.shape[1]))
-            centred = x - x.mean(1, keepdim=True)  # (B, N, C)
+    def forward(x: Tensor, there: Tensor | None, count: Tensor) -> tuple[Tensor, Tensor]:
+        if there is None:
+            centred = x - x.sum(1, keepdim=True) / count
         else:
-            there = mask[..., None].to(x.dtype)  # (B, N, 1)
-            count = there.sum(1, keepdim=True).clamp(min=1)
             centred = (x - (x * there).sum(1, keepdim=True) / count) * there
-        with torch.enable_grad():
-            var = (centred.square().sum(1, keepdim=True) / count).requires_grad_()  # (B, 1, C)
-            scale = factor(var, count)
-        ctx.graph = scale, var
-        ctx.save_for_backward(centred, count, mask)
-        return centred * scale.detach()
+        return centred, centred.square().sum(1, keepdim=True) / count
 
     @staticmethod
-    @once_differentiable
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        ctx.save_for_backward(output[0], inputs[1], inputs[2])
+
+    @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        centred, count, mask = ctx.saved_tensors
-        scale, var = ctx.graph
-        g = grads[0] if mask is None else grads[0] * mask[..., None]
-        (g_var,) = torch.autograd.grad(scale, var, (g * centred).sum(1, keepdim=True), retain_graph=True)
-        scale = scale.detach()
-        out = g * scale
-        out -= out.sum(1, keepdim=True) / count
-        out.addcmul_(centred, 2 / count * g_var)
-        return out if mask is None else out * mask[..., None], None, None
+        centred, there, count = ctx.saved_tensors
+        g = grads[0] if there is None else grads[0] * there
+        out = torch.addcmul(g, centred, 2 / count * grads[1])
+        out -= g.sum(1, keepdim=True) / count
+        return out if there is None else out * there, None, None

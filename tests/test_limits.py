@@ -242,8 +242,8 @@ def test_looking_first_changes_nothing(backend: str, monkeypatch: pytest.MonkeyP
     tensors[1][0, 0, 3, 3] = torch.nan
     sets = set_example()
     expected, of_sets = run(backend, tensors, 3, matching), match_sets(*sets, 3)
-    monkeypatch.setattr(limits, "surely_finite", lambda *_: False)
-    monkeypatch.setattr("n3net.matching.sets.surely_finite", lambda *_: False)
+    monkeypatch.setattr(limits, "surely_finite", lambda *_, **__: False)
+    monkeypatch.setattr("n3net.matching.sets.surely_finite", lambda *_, **__: False)
     for a, b in zip(run(backend, tensors, 3, matching), expected, strict=True):
         torch.testing.assert_close(a, b, equal_nan=True, rtol=0, atol=0)
     torch.testing.assert_close(match_sets(*sets, 3), of_sets, rtol=0, atol=0)

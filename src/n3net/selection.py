@@ -141,6 +141,12 @@ def log_one_minus(log_w: Tensor) -> Tensor:
     return torch.where(peak, _log_sum(others), torch.log1p(-others.exp()))
 
 
+def _others(log_w: Tensor, peak: Tensor) -> Tensor:
+    """Weights without the peak's, (..., M), that sum to 1 again; all 0 where there are no others."""
+    others = log_w.masked_fill(peak, -torch.inf)
+    return (others - _log_sum(others)).exp()
+
+
 def _log_sum(x: Tensor) -> Tensor:
     """logsumexp, finite also where nothing is left to sum, (..., M) -> (..., 1)."""
     return torch.logsumexp(x, -1, keepdim=True).clamp(min=-_beyond(x.dtype))
@@ -188,9 +194,7 @@ class _LogWeights(torch.autograd.Function):
                 # multiplied out with the softmax's own gradient only w_i / (1 - w_a), a softmax of the rest, remains.
                 g = g - h * small / (1 - small)
                 pull = (h * w).masked_fill(~peak, 0).sum(-1, keepdim=True)
-                others = log_w.masked_fill(peak, -torch.inf)
-                rest = (others - _log_sum(others)).exp()
-                g_update = g_z + torch.where(peak, -pull, pull * rest)
+                g_update = g_z + torch.where(peak, -pull, pull * _others(log_w, peak))
             g_z = (g_update + g - w * g.sum(-1, keepdim=True)).clamp(-bound, bound)
         return g_z, g_strength, None
 
@@ -223,7 +227,7 @@ class _LogWeightsBothWays(_LogWeights):
             w, peak = log_w.exp(), log_w > _PEAK
             t_log_w = t_z - (w * t_z).sum(-1, keepdim=True)
             rows.append(t_log_w)
-            small, rest = w.masked_fill(peak, 0), torch.softmax(log_w.masked_fill(peak, -torch.inf), -1)
+            small, rest = w.masked_fill(peak, 0), _others(log_w, peak)
             t_rest = (rest * t_log_w).sum(-1, keepdim=True)
             t_log_1m_w = torch.where(peak, t_rest, -small / (1 - small) * t_log_w)
             t_z = t_z + t_strength * log_one_minus(log_w) + strength * t_log_1m_w

@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from n3net.modes import readable
 from n3net.selection import largest, select_from_logits
 
 
@@ -45,15 +46,11 @@ def marked(embedding: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
 def surely_finite(*tensors: Tensor, limit: float = math.inf) -> bool:
     """Whether all numbers are finite, and within a limit.
 
-    False also where nobody may look: in compiled code, on other devices, in vmap.
+    False also where they are not :func:`n3net.modes.readable`.
     """
-    if torch.compiler.is_compiling() or any(t.device.type != "cpu" for t in tensors):
+    if not readable(*tensors):
         return False
-    try:
-        ends = [float(end) for t in tensors if t.numel() for end in torch.aminmax(t.detach())]
-    except RuntimeError:
-        return False
-    return all(-limit < end < limit for end in ends)
+    return all(-limit < float(end) < limit for t in tensors if t.numel() for end in torch.aminmax(t.detach()))
 
 
 def root(d: Tensor) -> Tensor:

@@ -277,6 +277,26 @@ def test_layers_of_a_chain_must_fit_each_other() -> None:
         convolve(torch.rand(1, 3, 8, 8), [first, second])
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"images": torch.rand(1, 2, 8, 8)}, r"expected shape \(1, 3, 8, 8\) with strides .*got \(1, 2, 8, 8\)"),
+        ({"images": torch.rand(1, 3, 8, 8).double()}, "expected a tensor of torch.float64 .*got torch.float32"),
+        ({"bias": torch.rand(3)}, r"expected 4 numbers in a row, got shape \(3,\)"),
+        ({"packed": torch.rand(50)}, r"numbers in a row, got shape \(50,\)"),
+        ({"add": torch.rand(1, 4, 7, 8)}, r"expected shape \(1, 4, 8, 8\).*got \(1, 4, 7, 8\)"),
+        ({"add": torch.rand(1, 5, 8, 8)}, "conv_chain of the kernel cannot compute with"),
+    ],
+)
+def test_a_chain_of_convolutions_must_fit_its_tensors(change: dict[str, Tensor], message: str) -> None:
+    from n3net.convolution import Layer, convolve, pack
+
+    given = {"images": torch.rand(1, 3, 8, 8), "packed": pack(torch.rand(4, 3, 3, 3)), "bias": torch.rand(4), **change}
+    layer = Layer(given["packed"], given["bias"], 3, 4)
+    with pytest.raises(ValueError, match=message):
+        convolve(given["images"], [layer], given.get("add"))
+
+
 # Threads and forks.
 
 

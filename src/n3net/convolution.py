@@ -144,7 +144,7 @@ def convolve(images: Tensor, layers: Sequence[Layer], add: Tensor | None = None)
         out = _empty(images, part[-1].out_channels, *images.shape[2:])
         (_, _, height, width), (batch, _, row, col) = out.shape, out.stride()
         place = {"out_height": height, "out_width": width, "y_batch": batch, "y_row": row, "y_col": col}
-        _run(images, part, out, add if last else None, **place)
+        _run(images, part, out, add if last else None, None, place)
         images = out
     return images
 
@@ -178,13 +178,20 @@ def at_squares(
     dot = torch.cat([weight[0].permute(1, 2, 0).flatten(), bias])  # (9 K + 1)
     tiles = {"tile_rows": squares.rows, "tile_cols": squares.cols, "step": squares.step}
     place = {"top": squares.top, "left": squares.left, "y_batch": batch, "y_row": row, "y_col": col}
-    _run(images, layers, out, None, dot=dot.data_ptr(), **tiles, **place)
+    _run(images, layers, out, None, dot, {**tiles, **place})
     return out
 
 
-def _run(images: Tensor, layers: Sequence[Layer], out: Tensor, add: Tensor | None, **sizes: int) -> None:
+def _run(
+    images: Tensor,
+    layers: Sequence[Layer],
+    out: Tensor,
+    add: Tensor | None,
+    dot: Tensor | None,
+    sizes: dict[str, int],
+) -> None:
     b, _, h, w = images.shape
-    chain = (_Layer * len(layers))()
+    chain: Any = (_Layer * len(layers))()
     for place, layer in zip(chain, layers, strict=True):
         bias = None if layer.bias is None else layer.bias.data_ptr()
         place.packed, place.bias = layer.packed.data_ptr(), bias
@@ -195,10 +202,14 @@ def _run(images: Tensor, layers: Sequence[Layer], out: Tensor, add: Tensor | Non
     problem.threads = torch.get_num_threads()
     for name, value in sizes.items():
         setattr(problem, name, value)
+    if dot is not None:
+        problem.dot = dot.data_ptr()
     if add is not None:
         add = _readable(add)
         problem.add, problem.add_channels = add.data_ptr(), add.shape[1]
         problem.add_batch, _, problem.add_row, problem.add_col = add.stride()
+    packed, biases = [layer.packed for layer in layers], [layer.bias for layer in layers]
+    chain.tensors = {"x": images, "y": out, "add": add, "dot": dot, "packed": packed, "biases": biases}
     kernel.run("conv_chain", problem, chain, dtype=images.dtype)
 
 

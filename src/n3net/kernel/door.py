@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -116,32 +117,68 @@ class Last:
 
 
 @dataclass(frozen=True)
-class Structures:
-    """An array of so many structures, whose pointers are their maker's affair."""
-
-    count: int
-
-    def pointer(self, given: Any, dtype: torch.dtype) -> Any:
-        if not isinstance(given, ctypes.Array) or len(given) != self.count:
-            raise ValueError(f"expected an array of {self.count} structures, got {given!r}")
-        return ctypes.byref(given)
-
-
-@dataclass(frozen=True)
 class Packed:
     """Weights as the kernel orders them for this processor."""
 
-    problem: ctypes.Structure
+    in_channels: int
+    out_channels: int
 
     def pointer(self, given: Any, dtype: torch.dtype) -> Any:
-        from n3net.kernel import run
-
-        count = torch.zeros(1, dtype=torch.int64)
-        run("conv_packed_size", self.problem, count, dtype=dtype)
-        return Numbers(int(count)).pointer(given, dtype)
+        return Numbers(_packed_size(self.in_channels, self.out_channels, dtype)).pointer(given, dtype)
 
 
-Argument = Numbers | Images | Pixels | Last | Structures | Packed
+class _Packing(ctypes.Structure):
+    """Mirrors ``Packing`` in kernel.cpp."""
+
+    _fields_ = [(name, ctypes.c_int64) for name in ("in_channels", "out_channels", "turned")]
+
+
+@cache
+def _packed_size(in_channels: int, out_channels: int, dtype: torch.dtype) -> int:
+    from n3net.kernel import run
+
+    count = torch.zeros(1, dtype=torch.int64)
+    run("conv_packed_size", _Packing(in_channels, out_channels), count, dtype=dtype)
+    return int(count)
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The layers of a chain of convolutions, an array of structures with the ``tensors`` that they point to.
+
+    These are ``x``, ``y``, ``add`` and ``dot`` of the problem, and ``packed`` and ``biases``, one of each layer.
+    """
+
+    problem: Any
+
+    def pointer(self, given: Any, dtype: torch.dtype) -> Any:
+        p, tensors = self.problem, given.tensors
+        if not len(given) == p.layers == len(tensors["packed"]) == len(tensors["biases"]) > 0:
+            raise ValueError(f"expected {p.layers} layers with their tensors, got {len(given)}")
+        first, last = given[0], given[p.layers - 1]
+        x = Pixels((p.batch, first.in_channels, p.height, p.width), (p.x_batch, 1, p.x_row, p.x_col))
+        size = (p.out_height, p.out_width)
+        y: Argument = Pixels((p.batch, last.out_channels, *size), (p.y_batch, 1, p.y_row, p.y_col))
+        if p.dot:
+            y = Numbers(p.batch * p.tile_rows * p.tile_cols)
+        add = Pixels((p.batch, p.add_channels, *size), (p.add_batch, 1, p.add_row, p.add_col))
+        dot = Numbers(9 * last.out_channels + 1)
+        places: list[tuple[int | None, Tensor | None, Argument]] = [
+            (p.x, tensors["x"], x),
+            (p.y, tensors["y"], y),
+            (p.add, tensors["add"], add),
+            (p.dot, tensors["dot"], dot),
+        ]
+        for layer, packed, bias in zip(given, tensors["packed"], tensors["biases"], strict=True):
+            places.append((layer.packed, packed, Packed(layer.in_channels, layer.out_channels)))
+            places.append((layer.bias, bias, Numbers(layer.out_channels)))
+        for place, tensor, argument in places:
+            if place != (None if tensor is None else argument.pointer(tensor, dtype).value):
+                raise ValueError(f"expected a pointer to the tensor that is given beside it, got {place}")
+        return ctypes.byref(given)
+
+
+Argument = Numbers | Images | Pixels | Last | Packed | Layers
 
 
 def _windows(p: Any) -> tuple[int, int, tuple[int, int]]:
@@ -213,8 +250,8 @@ ARGUMENTS: dict[str, Callable[[Any], Sequence[Argument]]] = {
     "select": _select,
     "select_backward": _select_backward,
     "conv_packed_size": lambda p: [Numbers(1, torch.int64)],
-    "conv_pack": lambda p: [Numbers(9 * p.in_channels * p.out_channels), Packed(p)],
-    "conv_chain": lambda p: [Structures(p.layers)],
+    "conv_pack": lambda p: [Numbers(9 * p.in_channels * p.out_channels), Packed(p.in_channels, p.out_channels)],
+    "conv_chain": lambda p: [Layers(p)],
     "conv_weight_gradient": _weight_gradient,
     "norm_statistics": lambda p: _norm(p, 1, 2),
     "norm_apply": lambda p: [*_norm(p, 1, 4), *_norm(p, 1, 0)],

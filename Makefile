@@ -30,7 +30,7 @@ types: $(STAMP)  ## Check types
 	$(BIN)/mypy
 
 test: lint types  ## Check style and types, and run all tests
-	$(BIN)/pytest
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses=4
 
 SANITIZED := tests/test_kernel_safety.py tests/test_limits.py tests/test_matching.py tests/test_convolution.py
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FLAGS = [
-    *("-std=c++17", "-O0", "-g1", "-fPIC", "-shared", "-pthread", "-w", "-Wno-psabi"),
+    *("-std=c++17", "-O1", "-g1", "-fPIC", "-shared", "-pthread", "-w", "-Wno-psabi"),
     *(
         "-fsanitize=address,undefined",
         "-fno-sanitize-recover=all",

@@ -28,12 +28,13 @@ def arguments(name: str, dtype: torch.dtype) -> tuple[Any, ...]:
     embedding, values, volumes = rand(2, 3, 10, 12), rand(2, 4, 10, 12), rand(2, K * 4, 10, 12)
     d, query = rand(2, 4, 5, 9), rand(2, 4, 5)
     z, strength, rows = rand(2, 6, 7), rand(2, 6), rand(2, 6, K, 7)
+    places = [0, 0, 0, 0, 0, 0, 0, 0, *values.shape[2:]]
     return {
         "window_distances": (embedding, GRID),
         "window_distances_backward": (d, embedding, GRID),
         "window_aggregate": (d, query, values, GRID, K, False),
         "window_aggregate_backward": (volumes, d, query, values, GRID, K, False),
-        "window_neighbors": (embedding, query, query, values, GRID, [0, 0], K, True, False, True, False),
+        "window_neighbors": (embedding, query, query, values, GRID, places, K, True, False, True, False),
         "select": (z, strength, K),
         "select_backward": (rows, z, strength, K),
     }[name]

@@ -26,8 +26,8 @@ from n3net.cli.raw import RawRunner
 from n3net.errors import UserError
 
 if TYPE_CHECKING:
-    from n3net.files import Job
-    from n3net.images import Picture
+    from n3net.cli.jobs import Job
+    from n3net.io import Picture
     from n3net.models import Denoiser
     from n3net.models.raw import RawDenoiser
 
@@ -156,8 +156,8 @@ class _Runner:
     def __init__(
         self, model: str | Denoiser | None, sigma: float | None, real: bool, tile: int | None, device: str
     ) -> None:
-        from n3net.denoising import resolve
-        from n3net.real import resolve_photo
+        from n3net.restoration.denoising import resolve
+        from n3net.restoration.photographs import resolve_photo
 
         self._model = cache(lambda gray: (resolve_photo if real else resolve)(model, gray))
         self.sigma, self.real, self.tile, self.device = sigma, real, tile, device
@@ -166,7 +166,7 @@ class _Runner:
         """The result, and what was done."""
         from dataclasses import replace
 
-        from n3net.denoising import denoise, is_gray, noise_levels
+        from n3net.restoration.denoising import denoise, is_gray, noise_levels
 
         pixels = picture.pixels
         model = self._model(pixels.ndim == 2 or is_gray(pixels))
@@ -195,8 +195,8 @@ class _Runner:
 
         import numpy as np
 
-        from n3net.noise_curve import TRUSTED
-        from n3net.real import check_model, denoise_photograph
+        from n3net.noise.curve import TRUSTED
+        from n3net.restoration.photographs import check_model, denoise_photograph
 
         check_model(model)
         result = denoise_photograph(

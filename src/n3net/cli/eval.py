@@ -167,7 +167,7 @@ def real(
     """
     from n3net.evaluation import real as protocol
     from n3net.evaluation.report import check_targets, write
-    from n3net.real import default_weights
+    from n3net.restoration.photographs import default_weights
 
     check_targets((json, markdown), force)
     model = default_weights(gray=False) if model is None else model

@@ -46,7 +46,7 @@ def command(
     from n3net.correspondence.foreign import read_foreign
     from n3net.correspondence.intrinsics import Cameras
     from n3net.correspondence.results import filtered_arrays, filtered_document, save_json
-    from n3net.files import refuse_existing
+    from n3net.io.files import refuse_existing
 
     cameras = Cameras(intrinsics or (), focal or (), fov or ())
     sizes = [_size(text) for text in size or ()]

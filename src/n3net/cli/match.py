@@ -102,10 +102,11 @@ def command(
 
     Exit code: 0 all done, 1 some pairs failed (the others are done), 2 wrong usage, 130 interrupted.
     """
-    from n3net import files
+    from n3net.cli import jobs as files
     from n3net.cli.progress import file_progress
     from n3net.correspondence.intrinsics import Cameras
     from n3net.correspondence.sfm import pycolmap
+    from n3net.io.files import refuse_existing
 
     cameras = Cameras(intrinsics or (), focal or (), fov or ())
     jobs = _jobs(photos or [], pairs, images, output)
@@ -114,7 +115,7 @@ def command(
             "with --pairs, all images have the same camera; --intrinsics takes a file that names each image"
         )
     if database is not None:
-        files.refuse_existing(database, force)
+        refuse_existing(database, force)
         pycolmap()  # or say now that it is not there
     check_device(device)
     drawn = pairs is None if picture is None else picture
@@ -128,7 +129,7 @@ def command(
     else:
         waiting = jobs
         for suffix in (".npz", ".json", ".png"):
-            files.refuse_existing(_ending(jobs[0].target, suffix), force)
+            refuse_existing(_ending(jobs[0].target, suffix), force)
     with file_progress([1] * len(waiting)) as progress:
 
         def work(job: _Job) -> None:
@@ -315,7 +316,7 @@ class _Runner:
     def _draw(self, job: _Job, matches: Matches) -> None:
         from n3net.correspondence.matching import open_image
         from n3net.correspondence.picture import draw
-        from n3net.files import writing
+        from n3net.io.files import writing
 
         sheet = draw(matches, *(open_image(path, self.max_pixels)[0] for path in job.paths))
         with writing(_ending(job.target, ".png"), force=True) as file:

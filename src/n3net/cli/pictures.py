@@ -14,8 +14,8 @@ import typer
 from n3net.errors import UserError
 
 if TYPE_CHECKING:
-    from n3net.files import Job
-    from n3net.images import Picture
+    from n3net.cli.jobs import Job
+    from n3net.io import Picture
 
 Number = TypeVar("Number", bound=float | None)
 
@@ -82,7 +82,7 @@ class Pictures:
     """A command on image files.
 
     Args:
-        inputs, output, suffix: see :func:`n3net.files.plan`.
+        inputs, output, suffix: see :func:`n3net.cli.jobs.plan`.
         captions: of what is compared: before, after, and the reference.
         force, compare, reference, quality, white, max_megapixels: as given on the command line.
         factor: by which results are larger than the inputs.
@@ -102,8 +102,9 @@ class Pictures:
 
     def plan(self, raw: bool = False) -> list[Job]:
         """Which files to read and to write, raw files of cameras among them or not."""
-        from n3net import files
-        from n3net.images.picture import format_for
+        from n3net.cli import jobs as files
+        from n3net.io.files import refuse_existing
+        from n3net.io.picture import format_for
 
         jobs = files.plan(self.inputs, self.output, self.suffix, raw)
         if (self.compare or self.reference) and len(jobs) > 1:
@@ -115,17 +116,18 @@ class Pictures:
                 raise UserError(
                     f"--compare {self.compare}: also the input, the output or the reference; use another name"
                 )
-            files.refuse_existing(self.compare, self.force)
+            refuse_existing(self.compare, self.force)
         return jobs
 
     def run(self, jobs: Sequence[Job], work: Work, raw: RawWork | None = None) -> None:
         """Do all files, raw files of cameras with ``raw``."""
-        from n3net import files
+        from n3net.cli import jobs as files
         from n3net.cli.progress import file_progress
-        from n3net.images.picture import format_for
-        from n3net.images.writing import check_sides
+        from n3net.imaging.resizing import scaled_size
+        from n3net.io.files import refuse_existing
+        from n3net.io.picture import format_for
+        from n3net.io.writing import check_sides
         from n3net.raw import is_raw
-        from n3net.resizing import scaled_size
 
         truth = self._read_reference()
         with file_progress([_pixels(job.source) for job in jobs]) as progress:
@@ -133,7 +135,7 @@ class Pictures:
             def do(job: files.Job) -> None:
                 index = jobs.index(job)
                 progress(index, job.name, 0)
-                files.refuse_existing(job.target, self.force)
+                refuse_existing(job.target, self.force)
                 start = time.perf_counter()
 
                 def advance(part: float) -> None:
@@ -164,8 +166,8 @@ class Pictures:
 
     def read(self, source: Any) -> Picture:
         """A picture, with the value of white that was given for floats."""
-        from n3net.images import read_image
-        from n3net.images.arrays import beyond
+        from n3net.io import read_image
+        from n3net.io.arrays import beyond
 
         picture = read_image(source, int(self.max_megapixels * 1e6))
         if picture.pixels.dtype.kind == "f":
@@ -184,9 +186,9 @@ class Pictures:
             raise UserError(f"--reference {self.reference}: {error}") from None
 
     def _write(self, target: Path | None, result: Result) -> None:
-        from n3net.files import writing
-        from n3net.images import write_image
-        from n3net.images.picture import format_for
+        from n3net.io import write_image
+        from n3net.io.files import writing
+        from n3net.io.picture import format_for
 
         with writing(target, self.force) as file:
             if result.write is not None:
@@ -195,10 +197,10 @@ class Pictures:
                 write_image(file, result.picture(), None if target is None else format_for(target), self.quality)
 
     def _write_comparison(self, target: Path, pictures: list[Picture | None], scores: list[str]) -> None:
-        from n3net.compare import Panel, for_display, side_by_side
-        from n3net.files import writing
-        from n3net.images.picture import format_for
-        from n3net.images.writing import check_sides
+        from n3net.imaging.comparison import Panel, for_display, side_by_side
+        from n3net.io.files import writing
+        from n3net.io.picture import format_for
+        from n3net.io.writing import check_sides
 
         captions = [caption + score for caption, score in zip(self.captions, [*scores, ""], strict=True)]
         sheet = side_by_side(
@@ -225,7 +227,7 @@ def check_device(device: str) -> None:
 
 def _pixels(source: Path | None) -> int:
     """Of a file, for the time it takes; 1 where that is not known."""
-    from n3net.images import image_size
+    from n3net.io import image_size
 
     try:
         height, width = image_size(source) if source is not None else (1, 1)

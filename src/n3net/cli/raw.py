@@ -10,7 +10,7 @@ from n3net.cli.pictures import Result
 from n3net.errors import UserError
 
 if TYPE_CHECKING:
-    from n3net.files import Job
+    from n3net.cli.jobs import Job
     from n3net.models.raw import RawDenoiser
 
 
@@ -44,18 +44,18 @@ class RawRunner:
 
     @cached_property
     def model(self) -> Any:
-        from n3net.raw.denoising import RAW, resolve
+        from n3net.restoration.raw import RAW, resolve
 
         return resolve(RAW if self._model is None else self._model)
 
     def denoise(self, job: Job, progress: Callable[[float], None]) -> Result:
         """The developed picture before and after, and how to write the mosaic where that is asked for."""
-        from n3net.files import DNG
-        from n3net.images.picture import format_for
-        from n3net.images.writing import check_sides
-        from n3net.raw.denoising import denoise_photo
+        from n3net.cli.jobs import DNG
+        from n3net.io.picture import format_for
+        from n3net.io.writing import check_sides
         from n3net.raw.dng import corrections, write_dng, write_mosaic
         from n3net.raw.photo import RawPhoto
+        from n3net.restoration.raw import denoise_photo
 
         assert job.source is not None
         as_dng = job.target is not None and job.target.suffix.lower() == DNG
@@ -91,8 +91,8 @@ class RawRunner:
 
     def _levels(self, photo: Any) -> tuple[Any, str]:
         """Noise of each plane, and where it is known from."""
-        from n3net.raw.estimation import TRUSTED, estimate_level
-        from n3net.raw.noise import NoiseLevel
+        from n3net.noise.sensor import NoiseLevel
+        from n3net.noise.sensor_estimate import TRUSTED, estimate_level
 
         if self.noise is not None:
             level = NoiseLevel(*self.noise)

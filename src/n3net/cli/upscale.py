@@ -23,7 +23,7 @@ from n3net.cli.pictures import (
 )
 
 if TYPE_CHECKING:
-    from n3net.images import Picture
+    from n3net.io import Picture
 
 
 def command(
@@ -74,7 +74,7 @@ class _Runner:
     """What is the same for all files."""
 
     def __init__(self, model: str | None, factor: float, tile: int | None, device: str, max_megapixels: float) -> None:
-        from n3net.upscaling import resolve
+        from n3net.restoration.upscaling import resolve
 
         check_device(device)
         self.model, self.factor, self.tile, self.device = resolve(model), factor, tile, device
@@ -82,10 +82,10 @@ class _Runner:
 
     def upscale(self, picture: Picture, progress: Any) -> Result:
         """The result, and bicubic upscaling to compare it with."""
-        from n3net.images.reading import check_pixels
-        from n3net.images.tiff import exif_of_size
-        from n3net.resizing import scaled_size
-        from n3net.upscaling import SMALLEST, upscale
+        from n3net.imaging.resizing import scaled_size
+        from n3net.io.reading import check_pixels
+        from n3net.io.tiff import exif_of_size
+        from n3net.restoration.upscaling import SMALLEST, upscale
 
         height, width = scaled_size(picture.pixels.shape[:2], self.factor)
         check_pixels(width, height, self.max_pixels, "the result would have")
@@ -113,6 +113,6 @@ class _Runner:
 
     def _bicubic(self, pixels: Any) -> Any:
         """In the range of the pixels, if there are any."""
-        from n3net.resizing import resize
+        from n3net.imaging.resizing import resize
 
         return None if pixels is None else resize(pixels, self.factor).clip(pixels.min(), pixels.max())

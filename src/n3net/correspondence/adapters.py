@@ -24,7 +24,7 @@ from n3net.correspondence.matching import Matches, View
 from n3net.correspondence.sfm import pycolmap
 from n3net.correspondence.sift import nearest
 from n3net.errors import UserError
-from n3net.files import refuse_existing
+from n3net.io.files import refuse_existing
 
 Array = npt.NDArray[Any]
 Model = str | Path | nn.Module | None

@@ -15,9 +15,10 @@ import torch
 from torch import nn
 
 from n3net.correspondence.estimators import MINIMUM, THRESHOLD, Pose, estimate, judge
+from n3net.correspondence.inputs import features
 from n3net.correspondence.matchfile import Pair
-from n3net.inference import load_for
-from n3net.models.cnnet import CNNet, features
+from n3net.models.cnnet import CNNet
+from n3net.weights.store import load_for
 
 Array = npt.NDArray[Any]
 

@@ -19,9 +19,9 @@ from n3net.correspondence.filtering import Filtered, filter_pair
 from n3net.correspondence.intrinsics import Intrinsics
 from n3net.correspondence.matchfile import Pair
 from n3net.correspondence.sift import LIMIT, detect, nearest
-from n3net.images import MAX_PIXELS, read_image
-from n3net.images.arrays import as_image
-from n3net.images.orientation import upright
+from n3net.io import MAX_PIXELS, read_image
+from n3net.io.arrays import as_image
+from n3net.io.orientation import upright
 
 Array = npt.NDArray[Any]
 

@@ -131,7 +131,7 @@ def _transforms(folder: Path, text: str) -> list[View]:
 
 def images_in(folder: Path) -> list[Path]:
     """The image files of a folder, by name."""
-    from n3net.images import SUFFIXES
+    from n3net.io import SUFFIXES
 
     return sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
 
@@ -183,7 +183,7 @@ def scene_pairs(
         UserError: no two of the views do, or an image cannot be read or is not of the shape that its camera is for.
     """
     from n3net.correspondence.sift import detect, nearest
-    from n3net.images import read_image
+    from n3net.io import read_image
 
     found, count = [], 0
     for i, view in enumerate(views):

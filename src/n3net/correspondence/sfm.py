@@ -14,7 +14,7 @@ import numpy as np
 from n3net.correspondence.intrinsics import LENS
 from n3net.correspondence.scenes import View, images_in
 from n3net.errors import UserError
-from n3net.files import writing
+from n3net.io.files import writing
 
 MODEL = "SIMPLE_RADIAL"  # f, cx, cy, k1: what a handful of photos can determine
 LEAST = 3  # photos that must find their place
@@ -125,7 +125,7 @@ def _run(
 
 def _size(path: Path) -> tuple[int, int]:
     """Width and height."""
-    from n3net.images import image_size
+    from n3net.io import image_size
 
     try:
         height, width = image_size(path)
@@ -138,7 +138,7 @@ def _refuse_turned(paths: Sequence[Path]) -> None:
     """COLMAP takes the pixels of TIFF files as they are stored; we turn them as the file says."""
     from PIL import Image
 
-    from n3net.images.orientation import ORIENTATION
+    from n3net.io.orientation import ORIENTATION
 
     for path in paths:
         with Image.open(path) as image:

@@ -19,7 +19,7 @@ import torch
 
 from n3net.errors import UserError
 from n3net.evaluation.paper import TABLE4
-from n3net.raw.noise import NoiseLevel
+from n3net.noise.sensor import NoiseLevel
 
 Floats = npt.NDArray[np.float32]
 Kind = Literal["raw", "srgb"]
@@ -133,8 +133,8 @@ def _opened(path: Path) -> Iterator[Any]:
 
 def denoise_boxes(image: Floats, entry: Entry, kind: Kind, model: torch.nn.Module, device: str = "cpu") -> list[Floats]:
     """The denoised parts of an image, each colour of the filter array apart."""
-    from n3net.denoising import denoise
-    from n3net.raw.denoising import denoise_plane
+    from n3net.restoration.denoising import denoise
+    from n3net.restoration.raw import denoise_plane
 
     crops = []
     for box in entry.boxes:
@@ -155,7 +155,7 @@ def write_bundle(path: Path, crops: list[Floats], kind: Kind, force: bool = Fals
         from scipy.io import savemat
     except ImportError:
         raise UserError("bundles need SciPy: pip install 'n3net[dnd]'") from None
-    from n3net.files import writing
+    from n3net.io.files import writing
 
     cells = np.empty(len(crops), object)
     cells[:] = crops
@@ -186,10 +186,10 @@ def make_bundle(
         device: where the network runs.
         progress: called after each image.
     """
-    from n3net.denoising import resolve
-    from n3net.files import refuse_existing
-    from n3net.raw.denoising import RAW
-    from n3net.raw.denoising import resolve as resolve_raw
+    from n3net.io.files import refuse_existing
+    from n3net.restoration.denoising import resolve
+    from n3net.restoration.raw import RAW
+    from n3net.restoration.raw import resolve as resolve_raw
 
     entries = read_info(directory)[:limit]
     for entry in entries:

@@ -46,8 +46,9 @@ def method(name: str) -> Method:
         return Method(label, CLASSICAL[name]())
     if name.startswith(NN3D):
         return _nn3d(label, name.removeprefix(NN3D))
-    from n3net.inference import load_for, prepare
     from n3net.models import Denoiser
+    from n3net.models.preparing import prepare
+    from n3net.weights.store import load_for
 
     model = load_for("denoising", name, Denoiser)
     net: Any = prepare(model)
@@ -66,7 +67,8 @@ def in_tiles(
     tile: int | None = None,
 ) -> Tensor:
     """An image (C, H, W) through a network, as the commands do it: in parts where it is large."""
-    from n3net.inference import Array, Part, run
+    from n3net.restoration.running import Array, run
+    from n3net.restoration.tiles import Part
 
     pixels = image.permute(1, 2, 0).numpy()  # (H, W, C)
     out = np.empty(pixels.shape, np.float32)

@@ -14,7 +14,7 @@ from n3net.evaluation.images import ImageSet
 from n3net.evaluation.methods import Method, in_tiles, recorded_range
 from n3net.evaluation.names import split_label
 from n3net.evaluation.restoration import RULES, Case, Level, Row, full_report, measure
-from n3net.raw.noise import NoiseLevel, Stabilizer, heteroscedastic
+from n3net.noise.sensor import NoiseLevel, Stabilizer, heteroscedastic
 from n3net.raw.simulation import LEVELS, SCENE
 
 PROTOCOL = {
@@ -40,8 +40,9 @@ def raw_method(name: str) -> Method:
         return Method(label, lambda noisy, a: noisy)
     if name == "bm3d":
         return Method(label, _stabilized_bm3d())
-    from n3net.inference import load_for, prepare
+    from n3net.models.preparing import prepare
     from n3net.models.raw import RawDenoiser
+    from n3net.weights.store import load_for
 
     model = load_for("raw data", name, RawDenoiser)
     net: Any = prepare(model)

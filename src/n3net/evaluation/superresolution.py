@@ -9,15 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from n3net.degradation import degrade, enlarged
 from n3net.errors import UserError
 from n3net.evaluation.images import ImageSet
 from n3net.evaluation.methods import Method, in_tiles, recorded_range
 from n3net.evaluation.metrics import WINDOW
 from n3net.evaluation.names import split_label
 from n3net.evaluation.restoration import RULES, Case, Level, Picture, Row, full_report, measure
-from n3net.resizing import resize_tensor
-from n3net.upscaling import SMALLEST
+from n3net.imaging.degradation import degrade, enlarged
+from n3net.imaging.resizing import resize_tensor
+from n3net.restoration.upscaling import SMALLEST
 
 PROTOCOL = {
     "images": "the large image is cropped to a multiple of the factor and downscaled as MATLAB's imresize does it "
@@ -36,8 +36,9 @@ def upscaler(name: str) -> Method:
     label = label or name
     if name == "bicubic":
         return Method(label, _bicubic)
-    from n3net.inference import load_for, prepare
     from n3net.models import Upscaler
+    from n3net.models.preparing import prepare
+    from n3net.weights.store import load_for
 
     model = load_for("super-resolution", name, Upscaler)
     net: Any = prepare(model)

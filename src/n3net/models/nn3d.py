@@ -7,10 +7,10 @@ import math
 import torch
 from torch import Tensor, nn
 
-from n3net.matching.backends import choose
-from n3net.matching.grid import col2im, crop, im2col, pad
-from n3net.matching.images import Matching, Pads
-from n3net.matching.reference import _index
+from n3net.neighbors.backends import choose
+from n3net.neighbors.grid import col2im, crop, im2col, pad
+from n3net.neighbors.images import Matching, Pads
+from n3net.neighbors.reference import slots_of
 
 
 class NN3D(nn.Module):
@@ -68,7 +68,7 @@ class NN3D(nn.Module):
         d = choose("auto", source, grid, "hard").distances(source, grid)  # (B, Qh, Qw, M)
         d = d.masked_fill(~grid.candidates(d.device), torch.inf).flatten(1, 2)  # (B, Q, M)
         slots = d.topk(self.group - 1, largest=False).indices  # (B, Q, group - 1)
-        index = _index(grid, d.device)  # (Q, M)
+        index = slots_of(grid, d.device)  # (Q, M)
         out = torch.empty_like(patches)
         for b in range(len(image)):
             near = index.gather(1, slots[b])  # (Q, group - 1)

@@ -11,15 +11,16 @@ import torch
 from torch import Tensor, nn
 
 from n3net.correspondence import geometry
+from n3net.correspondence.inputs import features
 from n3net.correspondence.losses import balanced_cross_entropy, essential_loss, match_weights
 from n3net.correspondence.matchfile import Pair, PairFile
 from n3net.correspondence.metrics import FAILURE, average_precision, mean_accuracy, pair_error, precision, recall
 from n3net.correspondence.synthetic import Poses, rotation_about, synthetic_pair
 from n3net.errors import UserError
 from n3net.models import create
-from n3net.models.cnnet import CNNet, features
+from n3net.models.cnnet import CNNet
 from n3net.tasks import Task, data_root
-from n3net.training.data import Batch, choose, stack
+from n3net.tasks.data import Batch, choose, stack
 
 LEAST = 8  # matches that a pose is computed from
 AXIS = np.array([0.0, 0.0, 1.0])  # of a camera

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from n3net.errors import UserError
 from n3net.models import Denoiser
+from n3net.tasks.data import Batch, to_planes
 from n3net.tasks.images import ImageOptions, ImageTask, psnr, squared_error
-from n3net.training.data import Batch, to_planes
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from n3net.errors import UserError
 from n3net.imaging.demosaicking import PATTERNS
 from n3net.models import MODELS
 from n3net.models.raw import RawDenoiser
-from n3net.raw.noise import heteroscedastic, variance
+from n3net.noise.sensor import heteroscedastic, variance
 from n3net.raw.simulation import LEVELS, SCENE, draw_level, draw_scene
+from n3net.tasks.data import Batch
 from n3net.tasks.images import ImageOptions, ImageTask, psnr, relative_error, squared_error
-from n3net.training.data import Batch
 
 
 @dataclass(frozen=True)

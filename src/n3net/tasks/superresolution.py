@@ -10,11 +10,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from n3net.degradation import degrade
 from n3net.errors import UserError
+from n3net.imaging.degradation import degrade
 from n3net.models import Upscaler
+from n3net.tasks.data import Batch, choose, random_place, random_turn
 from n3net.tasks.images import ImageOptions, ImageTask, psnr, squared_error
-from n3net.training.data import Batch, choose, random_place, random_turn
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from n3net.checking import nearest
 from n3net.errors import UserError
@@ -63,3 +63,19 @@ def load(name_or_path: str | Path) -> nn.Module:
     from n3net.weights.format import read
 
     return read(locate(name_or_path))
+
+
+def load_for(task: str, model: str | Path | nn.Module, kind: type) -> Any:
+    """A model of some kind: the module itself, or what :func:`n3net.load` takes."""
+    from torch import nn
+
+    if isinstance(model, nn.Module):
+        if not isinstance(model, kind):
+            raise TypeError(
+                f"model: expected n3net.models.{kind.__name__}, a name or a file, got {type(model).__name__}"
+            )
+        return model
+    loaded: Any = load(model)
+    if not isinstance(loaded, kind):
+        raise UserError(f"{model}: a {loaded.recipe.name}, which is not for {task}")
+    return loaded

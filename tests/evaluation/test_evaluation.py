@@ -411,7 +411,7 @@ def test_weights_of_a_block_are_those_it_uses(options: str, size: tuple[int, int
     pads, grid = block.matching.padding(*size), block.matching.grid(*size)
     padded = pad(x, pads)
     patches = reference._patches(padded, grid)[0]  # (Q, D)
-    index = reference._index(grid, x.device)  # (Q, M)
+    index = reference.slots_of(grid, x.device)  # (Q, M)
     mixed = torch.einsum("qkm,qmd->kdq", w[0].flatten(0, 1), patches[index])  # (k, D, Q)
     columns = mixed.reshape(3, 8 * 100, grid.query_rows, grid.query_cols)
     image = col2im(columns, padded.shape[-2], padded.shape[-1], 10, 5)  # (k, C, H, W)

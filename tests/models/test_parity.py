@@ -90,7 +90,7 @@ def test_block_equals_the_authors_with_their_rounding(backend: str) -> None:
     x, matching = data["block1_in"][None], Matching()
     pads, grid = matching.padding(97, 123), matching.grid(97, 123)
     patches = reference._patches(pad(data["block1_embedding"][None], pads), grid)  # (B, Q, D)
-    index = reference._index(grid, patches.device)  # (Q, M)
+    index = reference.slots_of(grid, patches.device)  # (Q, M)
     squares = patches.square().sum(-1)
     products = (patches[:, index] @ patches[..., None]).squeeze(-1)  # (B, Q, M)
     d = squares[:, index] - 2 * products + squares[..., None]

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from n3net.errors import UserError
 from n3net.evaluation.names import NN3D, split_label
+from n3net.weights.record import recorded_range
 
-Run = Callable[[Tensor, float], Tensor]
+Run = Callable[[Tensor, Any], Tensor]
 
 NN3D_TILE = 1024  # pixels along a side
 
@@ -25,7 +26,7 @@ class Method:
     Args:
         name: in tables.
         run: an image (C, H, W) and how much has been done to it -> the restored image. That is a noisy image and sigma
-            in gray levels, or a small image and the factor.
+            in gray levels, a raw image and its noise level, or a small image and the factor.
         channels: that it works on, None if any.
         trained_for: noise levels or factors it was trained for, lowest and highest, None if that is not known or any.
         digest: of the weights.
@@ -83,21 +84,6 @@ def in_tiles(
 def trained_for(record: dict[str, Any]) -> tuple[float, float] | None:
     """Lowest and highest noise level that a training record names."""
     return recorded_range(record, "sigma")
-
-
-def recorded_range(record: dict[str, Any], name: str) -> tuple[float, float] | None:
-    """Lowest and highest of the levels that a training record has under a name."""
-    found = None
-    for keys in (("training", name), ("training", "config", "data", name)):
-        value: Any = record
-        for key in keys:
-            value = value.get(key) if isinstance(value, dict) else None
-        found = value if found is None else found
-    if isinstance(found, int | float):
-        return float(found), float(found)
-    if isinstance(found, list) and found and all(isinstance(level, int | float) for level in found):
-        return float(min(found)), float(max(found))
-    return None
 
 
 def _nn3d(label: str, weights: str) -> Method:

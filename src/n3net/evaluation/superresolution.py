@@ -11,13 +11,14 @@ from torch import Tensor
 
 from n3net.errors import UserError
 from n3net.evaluation.images import ImageSet
-from n3net.evaluation.methods import Method, in_tiles, recorded_range
+from n3net.evaluation.methods import Method, in_tiles
 from n3net.evaluation.metrics import WINDOW
 from n3net.evaluation.names import split_label
-from n3net.evaluation.restoration import RULES, Case, Level, Picture, Row, full_report, measure
+from n3net.evaluation.restoration import RULES, Case, Level, Row, Shown, full_report, measure
 from n3net.imaging.degradation import degrade, enlarged
 from n3net.imaging.resizing import resize_tensor
 from n3net.restoration.upscaling import SMALLEST
+from n3net.weights.record import recorded_range
 
 PROTOCOL = {
     "images": "the large image is cropped to a multiple of the factor and downscaled as MATLAB's imresize does it "
@@ -65,7 +66,7 @@ def evaluate(
     factors: Sequence[float],
     *,
     progress: Callable[[str], None] = lambda what: None,
-    keep: Callable[[Picture], None] | None = None,
+    keep: Callable[[Shown], None] | None = None,
     kept: int = 6,
 ) -> list[Row]:
     """Downscale all images and upscale them with all methods; see :func:`n3net.evaluation.restoration.measure`."""

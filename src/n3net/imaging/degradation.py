@@ -15,7 +15,7 @@ Plane = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Pair:
+class Degraded:
     """The luminance of an image (H, W) in [0, 1], and that of the small image (h, w) that was made from it."""
 
     high: Plane
@@ -27,7 +27,7 @@ class Pair:
         return resize(self.low, size=(height, width), part=part)
 
 
-def degrade(image: npt.NDArray[np.uint8], factor: float) -> Pair:
+def degrade(image: npt.NDArray[np.uint8], factor: float) -> Degraded:
     """Downscale an image (H, W, 3) bicubically, in colours of 8 bits, as a file would hold it.
 
     First it is cropped at its lower and right border to a multiple of the factor, rounded where there is none.
@@ -38,7 +38,7 @@ def degrade(image: npt.NDArray[np.uint8], factor: float) -> Pair:
         raise ValueError(f"factor: {image.shape[1]} x {image.shape[0]} pixels are too few for {factor:g}")
     height, width = enlarged(small, factor)
     high = image[:height, :width]
-    return Pair(_luminance(high), _luminance(resize(high, size=(small[0], small[1]))))
+    return Degraded(_luminance(high), _luminance(resize(high, size=(small[0], small[1]))))
 
 
 def enlarged(small: Sequence[int], factor: float) -> tuple[int, int]:

@@ -144,20 +144,21 @@ class Denoise(Work):
         """Whether the picture is gray -> a network that is ready to run, always the same."""
         from n3net.models import Denoiser
         from n3net.models.preparing import prepare
-        from n3net.restoration.denoising import resolve
-        from n3net.restoration.photographs import resolve_photo
+        from n3net.restoration.denoising import denoiser_for
+        from n3net.restoration.photographs import photo_denoiser_for
 
         given = self._given if isinstance(self._given, Denoiser) else self.model
-        return cache(lambda gray: prepare((resolve_photo if self.real else resolve)(given, gray), self.device))
+        choose = photo_denoiser_for if self.real else denoiser_for
+        return cache(lambda gray: prepare(choose(given, gray), self.device))
 
     @cached_property
     def _raw_network(self) -> Any:
         from n3net.models.preparing import prepare
         from n3net.models.raw import RawDenoiser
-        from n3net.restoration.raw import RAW, resolve
+        from n3net.restoration.raw import RAW, raw_denoiser_for
 
         given = self._given if isinstance(self._given, RawDenoiser) else self.model
-        return prepare(resolve(RAW if given is None else given), self.device)
+        return prepare(raw_denoiser_for(RAW if given is None else given), self.device)
 
 
 def _levels(photo: Any, given: tuple[float, float] | None) -> tuple[Any, str]:

@@ -13,7 +13,7 @@ from n3net.neighbors.parts import Layout, Part, match_part
 from n3net.neighbors.sets import match_sets
 from n3net.nn.centers import at_centers
 from n3net.nn.normalization import DistanceNorm, QueryNorm
-from n3net.nn.options import N3Options, resolve
+from n3net.nn.options import N3Options, as_options
 from n3net.selection import Rule, check_choice
 
 
@@ -57,7 +57,7 @@ class _Block(nn.Module):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name}: expected an integer of at least 1, got {value!r}")
         self.channels, self.k, self.rule = channels, k, rule
-        self.options = resolve(options)
+        self.options = as_options(options)
 
     @property
     def out_channels(self) -> int:

@@ -60,7 +60,7 @@ def denoise(
     image = as_image(image)
     peak = white_of(image, peak)
     gray = image.ndim == 2 or is_gray(image)
-    net: Denoiser = prepare(resolve(model, gray), device)  # type: ignore[assignment]
+    net: Denoiser = prepare(denoiser_for(model, gray), device)  # type: ignore[assignment]
     if sigma is None and net.noise_map:
         sigma = noise_levels(image, peak)
     out = np.empty_like(image)
@@ -89,7 +89,7 @@ def is_gray(image: Array) -> bool:
     return all(np.array_equal(first[:64], c[:64]) and np.array_equal(first, c) for c in (image[..., 1], image[..., 2]))
 
 
-def resolve(model: str | Path | nn.Module | None, gray: bool) -> Denoiser:
+def denoiser_for(model: str | Path | nn.Module | None, gray: bool) -> Denoiser:
     """The model itself, by name or file, or the default one."""
     from n3net.models import Denoiser
 

@@ -23,7 +23,7 @@ from n3net.io.arrays import as_image, white_of
 from n3net.io.picture import peak_of, to_type
 from n3net.models.preparing import prepare
 from n3net.noise.curve import noise_map
-from n3net.restoration.denoising import COLOR, GRAY, denoise, is_gray, resolve
+from n3net.restoration.denoising import COLOR, GRAY, denoise, denoiser_for, is_gray
 from n3net.restoration.running import Array, Progress
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def denoise_photograph(
     """
     image = as_image(image)
     peak = white_of(image, peak)
-    net = resolve_photo(model, image.ndim == 2 or is_gray(image))
+    net = photo_denoiser_for(model, image.ndim == 2 or is_gray(image))
     noise, confidence = noise_map(image, peak)
     if is_for_photographs(net):
         pixels = denoise(image, noise, net, peak=peak, tile=tile, device=device, progress=progress)
@@ -77,9 +77,9 @@ def denoise_photograph(
     return Photograph(_as(out, image.dtype, peak), noise, confidence)
 
 
-def resolve_photo(model: str | Path | nn.Module | None, gray: bool) -> Denoiser:
+def photo_denoiser_for(model: str | Path | nn.Module | None, gray: bool) -> Denoiser:
     """The model itself, by name or file, or the default one for photographs."""
-    return resolve(default_weights(gray) if model is None else model, gray)
+    return denoiser_for(default_weights(gray) if model is None else model, gray)
 
 
 def default_weights(gray: bool) -> str:

@@ -43,7 +43,7 @@ def denoise_plane(
     if plane.ndim != 2 or plane.dtype.kind != "f":
         raise ValueError(f"plane: expected floats of shape (H, W), got {plane.dtype} of shape {plane.shape}")
     white_of(plane, name="plane")
-    net = prepare(resolve(model), device)
+    net = prepare(raw_denoiser_for(model), device)
     out = np.empty(plane.shape, np.float32)
 
     def write(part: Part, values: Array) -> None:
@@ -69,7 +69,7 @@ def denoise_photo(
         levels: noise of each of its planes.
         model, tile, device, progress: see :func:`denoise_plane`.
     """
-    net = prepare(resolve(model), device)
+    net = prepare(raw_denoiser_for(model), device)
     for i, (plane, level) in enumerate(zip(photo.planes, levels, strict=True)):
         pixels = photo.mosaic[plane.place]  # (H / 2, W / 2), a view
         out = np.empty_like(pixels)
@@ -89,7 +89,7 @@ def denoise_photo(
         pixels[:] = out
 
 
-def resolve(model: str | Path | nn.Module) -> nn.Module:
+def raw_denoiser_for(model: str | Path | nn.Module) -> nn.Module:
     """A network for raw data: itself, by name or file."""
     from n3net.models.raw import RawDenoiser
 

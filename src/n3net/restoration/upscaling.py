@@ -61,7 +61,7 @@ def upscale(
     peak = white_of(image, peak)
     if not 1 <= factor <= LARGEST:
         raise ValueError(f"factor: expected 1 to {LARGEST:g}, got {factor}")
-    net: Upscaler = prepare(resolve(model), device)  # type: ignore[assignment]
+    net: Upscaler = prepare(upscaler_for(model), device)  # type: ignore[assignment]
     size, planes = scaled_size(image.shape[:2], factor), _planes(image, peak)
     result = _Result(planes, np.empty((*size, *image.shape[2:]), image.dtype), factor, peak)
     seen = max(factor, SMALLEST)
@@ -89,7 +89,7 @@ def upscale(
     return result.pixels
 
 
-def resolve(model: str | Path | nn.Module | None) -> Upscaler:
+def upscaler_for(model: str | Path | nn.Module | None) -> Upscaler:
     """The model itself, by name or file, or the default one."""
     from n3net.models import Upscaler
 

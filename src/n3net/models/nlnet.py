@@ -26,7 +26,7 @@ NOISE = 25.0 / 255  # that the first weights are made for
 
 
 class NLNet(nn.Module):
-    """Stages x + = (1 - λ) x + λ y - L'φ(L x): what L finds in groups of similar patches, φ judges and L' takes away.
+    """Stages x ← (1 - λ) x + λ y - L'φ(L x): what L finds in groups of similar patches, φ judges and L' takes away.
 
     L filters the image with M zero-mean filters and sums the results over each pixel's group with weights that all
     filters share; L' is its adjoint, φ a function for each filter. The groups are found once, on the noisy image y.
@@ -38,8 +38,6 @@ class NLNet(nn.Module):
             for colour ones.
         stages, group, radius: see :class:`~n3net.models.patch_groups.PatchGroups`.
     """
-
-    atoms: Tensor
 
     def __init__(
         self, channels: int = 1, patch_size: int | None = None, stages: int = 5, group: int = 8, radius: int = 15
@@ -100,7 +98,7 @@ class NLStage(nn.Module):
         super().__init__()
         self.patch_size, self.radius, self.channels = groups.patch_size, groups.radius, channels
         atoms = dct_atoms(self.patch_size)[1:]  # (M, P, P), without the mean
-        self.register_buffer("atoms", atoms[:, None].float())  # (M, 1, P, P)
+        self.register_buffer("atoms", atoms[:, None].float(), persistent=False)  # (M, 1, P, P)
         self.mixing = nn.Parameter(torch.eye(len(atoms)))
         self.weights = nn.Parameter(torch.eye(1, groups.group)[0])
         limit, spacing, step = (100.0, 4.0, 0.1) if channels == 1 else (0.5, 0.02, 0.0005)
@@ -135,9 +133,9 @@ class NLStage(nn.Module):
 
 
 def dct_atoms(size: int, depth: int | None = None) -> Tensor:
-    """Orthonormal cosines, (size^2, size, size), or (depth size^2, depth, size, size); the first is the mean."""
+    """Orthonormal cosines, (size^2, size, size), or (depth size^2, depth, size, size); the first is the mean, columns vary last."""
     flat = _cosines(size)
-    planes = torch.einsum("ai,bj->abij", flat, flat).reshape(-1, size, size)
+    planes = torch.einsum("aj,bi->abij", flat, flat).reshape(-1, size, size)
     if depth is None:
         return planes
     return torch.einsum("cd,mij->cmdij", _cosines(depth), planes).reshape(-1, depth, size, size)

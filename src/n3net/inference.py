@@ -1,8 +1,8 @@
 """Images of any size through a network, with the result of the whole image.
 
 A network that says what it is composed of is swept over the image, see :mod:`n3net.streaming`; one that needs whole
-maps between its steps (``in_steps``: a norm of the image, groups of patches) has each step computed in parts; others see
-the image in tiles.
+maps between its steps (``in_steps``: a norm of the image, groups of patches) has each step computed in parts; others
+see the image in tiles.
 A tile's network sees its core and a halo as wide as the network's reach, so that what it computes for the core does not
 know where the halo ends. Two things belong to the whole image and not to the tile: zeros beyond its border, which a
 tile has on the sides where it touches the border, and the patch grid of N3 blocks, on which the tile therefore starts
@@ -68,18 +68,17 @@ class Tile:
         return math.prod(part.stop - part.start for part in self.crop)
 
 
-def load_for(task: str, model: str | Path | nn.Module, kind: type) -> Any:
+def load_for(task: str, model: str | Path | nn.Module, *kinds: type) -> Any:
     """A model of some kind: the module itself, or what :func:`n3net.load` takes."""
     if isinstance(model, nn.Module):
-        if not isinstance(model, kind):
-            raise TypeError(
-                f"model: expected n3net.models.{kind.__name__}, a name or a file, got {type(model).__name__}"
-            )
+        if not isinstance(model, kinds):
+            expected = " or ".join(kind.__name__ for kind in kinds)
+            raise TypeError(f"model: expected n3net.models.{expected}, a name or a file, got {type(model).__name__}")
         return model
     from n3net.weights import load
 
     loaded: Any = load(model)
-    if not isinstance(loaded, kind):
+    if not isinstance(loaded, kinds):
         raise UserError(f"{model}: a {loaded.recipe.name}, which is not for {task}")
     return loaded
 

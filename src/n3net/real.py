@@ -61,14 +61,14 @@ def denoise_photograph(
 
     Args:
         image: (H, W) or (H, W, 3), uint8, uint16 or floats.
-        model: with a noise map; by default ``"photo"`` if there are such weights, else as :func:`n3net.denoise` does.
+        model: with a noise map, or one that estimates the noise itself, as CBDNet does; by default ``"photo"`` if there are such weights, else as :func:`n3net.denoise` does.
         peak, tile, device, progress: see there.
     """
     image = as_image(image)
     peak = white_of(image, peak)
     net = resolve_photo(model, image.ndim == 2 or is_gray(image))
     noise, confidence = noise_map(image, peak)
-    if is_for_photographs(net):
+    if is_for_photographs(net) or not net.noise_map:
         pixels = denoise(image, noise, net, peak=peak, tile=tile, device=device, progress=progress)
         return Photograph(pixels, noise, confidence)
     run = partial(denoise, model=net, tile=tile, device=device)
@@ -89,8 +89,9 @@ def default_weights(gray: bool) -> str:
 
 
 def check_model(model: nn.Module) -> None:
-    """Refuse a network that cannot be told the noise."""
-    if not getattr(model, "noise_map", False):
+    """Refuse a network that neither can be told the noise nor finds it out itself."""
+    net = getattr(model, "net", None)
+    if not getattr(model, "noise_map", False) and not hasattr(net, "estimator"):
         raise UserError("--real needs a model with a noise map, this one knows one noise level only")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -69,7 +71,7 @@ class CBDNet(nn.Module):
 def convolutions(*channels: int) -> nn.Sequential:
     """3 x 3 convolutions from each number of channels to the next, each with a ReLU behind it."""
     layers: list[nn.Module] = []
-    for before, after in zip(channels, channels[1:], strict=False):
+    for before, after in pairwise(channels):
         layers += [nn.Conv2d(before, after, 3, padding=1), nn.ReLU(inplace=True)]
     return nn.Sequential(*layers)
 

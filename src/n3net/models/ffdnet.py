@@ -19,7 +19,9 @@ class FFDNet(nn.Module):
         (B, C + 1, H, W) -> (B, C, H, W), the image itself rather than the noise in it.
     """
 
-    def __init__(self, channels: int = 1, depth: int | None = None, features: int | None = None, norm: bool = True) -> None:
+    def __init__(
+        self, channels: int = 1, depth: int | None = None, features: int | None = None, norm: bool = True
+    ) -> None:
         super().__init__()
         depth = (15 if channels == 1 else 12) if depth is None else depth
         features = (64 if channels == 1 else 96) if features is None else features

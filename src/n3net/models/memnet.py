@@ -67,8 +67,7 @@ class MemoryBlock(nn.Module):
         first, second = self.convolutions
         recent = [memory[-1]]
         for norms in self.units:
-            before, between = norms  # type: ignore[misc]
-            recent.append(recent[-1] + second(between(first(before(recent[-1])))))
+            recent.append(recent[-1] + second(norms[1](first(norms[0](recent[-1])))))  # type: ignore[index]
         out: Tensor = self.gate(torch.cat([*memory, *recent[1:]], 1))  # (B, C, H, W)
         return out
 

@@ -112,11 +112,11 @@ class Members:
 
     def gather(self, x: Tensor, weights: Tensor) -> Tensor:
         """The weighted sum over each group, weights (group,): (N, F) -> (N, F)."""
-        return _Sum.apply(x, weights, self, False)  # type: ignore[no-any-return]
+        return _Sum.apply(x, weights, self, False)
 
     def spread(self, x: Tensor, weights: Tensor) -> Tensor:
         """The adjoint of :meth:`gather`: each group gives its members what it has, weighted."""
-        return _Sum.apply(x, weights, self, True)  # type: ignore[no-any-return]
+        return _Sum.apply(x, weights, self, True)
 
 
 class _Sum(torch.autograd.Function):

@@ -324,9 +324,15 @@ MODELS: dict[str, Entry] = {
         upscaling_memnet, "MemNet (Tai et al. 2017), 6 blocks of 6 units, 80 layers", "Table 5", "super-resolution"
     ),
     "memnet-10": Entry(
-        upscaling_memnet, "MemNet, 10 blocks of 10 units, 212 layers", "", "super-resolution", {"blocks": 10, "units": 10}
+        upscaling_memnet,
+        "MemNet, 10 blocks of 10 units, 212 layers",
+        "",
+        "super-resolution",
+        {"blocks": 10, "units": 10},
     ),
-    "mdsr": Entry(upscaling_mdsr, "MDSR (Lim et al. 2017), colour, x2, x3 and x4 in one", "Table 5", "super-resolution"),
+    "mdsr": Entry(
+        upscaling_mdsr, "MDSR (Lim et al. 2017), colour, x2, x3 and x4 in one", "Table 5", "super-resolution"
+    ),
     "mdsr-baseline": Entry(upscaling_mdsr, "MDSR of 16 blocks", "", "super-resolution", {"blocks": 16}),
     "edsr": Entry(upscaling_edsr, "EDSR (Lim et al. 2017), colour, for one factor", "", "super-resolution"),
     "edsr-baseline": Entry(

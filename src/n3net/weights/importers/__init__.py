@@ -15,7 +15,19 @@ from torch import nn
 from n3net.errors import UserError
 from n3net.models.registry import create
 from n3net.weights.format import expected_shapes
-from n3net.weights.importers import caffe, dncnn, edsr, ffdnet, matlab, memnet, n3net_2018, nlnet, red30, torch_files, vdsr
+from n3net.weights.importers import (
+    caffe,
+    dncnn,
+    edsr,
+    ffdnet,
+    matlab,
+    memnet,
+    n3net_2018,
+    nlnet,
+    red30,
+    torch_files,
+    vdsr,
+)
 from n3net.weights.importers.content import Imported, Importer, Kind
 
 IMPORTERS: list[Importer] = [

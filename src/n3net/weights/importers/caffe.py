@@ -55,7 +55,9 @@ def _layers(data: memoryview) -> Iterator[Layer]:
             if key == keys[0] and isinstance(part, memoryview):
                 name = bytes(part).decode("utf-8", "replace")
             elif key == keys[1]:
-                kind = bytes(part).decode("utf-8", "replace") if isinstance(part, memoryview) else OLD_TYPES.get(part, "")
+                kind = (
+                    bytes(part).decode("utf-8", "replace") if isinstance(part, memoryview) else OLD_TYPES.get(part, "")
+                )
             elif key == keys[2] and isinstance(part, memoryview):
                 blobs.append(_blob(part))
         yield Layer(name, kind, blobs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Any
 
 from n3net.models.edsr import FACTORS
 from n3net.weights.importers.content import Imported, Importer, State
@@ -42,7 +43,7 @@ def recognize(theirs: State, name: str) -> Imported | None:
             new = layer
         ours[f"net.{new}.{part}"] = value
     if many:
-        config = {"blocks": blocks, "features": features}
+        config: dict[str, Any] = {"blocks": blocks, "features": features}
         return Imported("mdsr", config, ours, "MDSR of EDSR-PyTorch", LICENCE, {"factors": list(FACTORS)})
     scale = 0.1 if features >= WIDE else 1.0
     config = {"factor": factor, "blocks": blocks, "features": features, "scale": scale}
@@ -58,7 +59,5 @@ def _factor(theirs: State) -> int:
 
 
 IMPORTERS = [
-    Importer(
-        "torch", ("mdsr", "mdsr-baseline", "edsr", "edsr-baseline"), "sanghyun-son/EDSR-PyTorch (.pt)", recognize
-    )
+    Importer("torch", ("mdsr", "mdsr-baseline", "edsr", "edsr-baseline"), "sanghyun-son/EDSR-PyTorch (.pt)", recognize)
 ]

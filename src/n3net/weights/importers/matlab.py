@@ -11,7 +11,7 @@ import math
 import struct
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -58,7 +58,7 @@ class _Reader:
         if len(content) < 128 or content[126:128] not in (b"IM", b"MI"):
             raise Malformed("its header is incomplete")
         self.content = memoryview(content)[128:]
-        self.order = "<" if content[126:128] == b"IM" else ">"
+        self.order: Literal["<", ">"] = "<" if content[126:128] == b"IM" else ">"
         self.left, self.things = LARGEST, MOST
 
     def variables(self) -> dict[str, Any]:
@@ -214,4 +214,3 @@ def layers(content: dict[str, Any]) -> list[dict[str, Any]]:
     if not isinstance(found, list) or not all(isinstance(layer, dict) and "type" in layer for layer in found):
         return []
     return found
-

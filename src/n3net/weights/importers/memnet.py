@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import numpy as np
+from numpy.typing import NDArray
 
 from n3net.errors import UserError
 from n3net.weights.importers.caffe import Layer
@@ -43,11 +44,11 @@ def recognize(layers: list[Layer], name: str) -> Imported | None:
 class _File:
     """Arrays of a file by layer, and those that have our names already."""
 
-    def __init__(self, found: dict[str, list[np.ndarray]], name: str) -> None:  # type: ignore[type-arg]
+    def __init__(self, found: dict[str, list[NDArray[np.float32]]], name: str) -> None:
         self.found, self.name = found, name
         self.ours: State = {}
 
-    def blobs(self, layer: str, count: int) -> list[np.ndarray]:  # type: ignore[type-arg]
+    def blobs(self, layer: str, count: int) -> list[NDArray[np.float32]]:
         blobs = self.found.get(layer, [])
         if len(blobs) != count:
             raise UserError(f"{self.name}: looks like a MemNet, but {layer} has {len(blobs)} arrays, expected {count}")

@@ -32,11 +32,11 @@ types: $(STAMP)  ## Check types
 test: lint types  ## Check style and types, and run all tests
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses=4
 
-SANITIZED := tests/test_kernel_safety.py tests/test_limits.py tests/test_matching.py tests/test_convolution.py tests/test_parts.py \
+SANITIZED := tests/kernel/test_safety.py tests/neighbors/test_limits.py tests/neighbors/test_backends.py tests/kernel/test_convolution.py tests/neighbors/test_parts.py \
 	-k "not prepared"
 
 sanitize: $(STAMP)  ## Test the kernel under AddressSanitizer and UndefinedBehaviorSanitizer, with registers of any width
-	for bytes in 16 32 64; do $(BIN)/python tests/sanitize.py build $$bytes $(SANITIZED) || exit 1; done
+	for bytes in 16 32 64; do $(BIN)/python tests/kernel/sanitize.py build $$bytes $(SANITIZED) || exit 1; done
 
 bench: $(STAMP)  ## Measure speed and memory, as ratios
 	$(BIN)/n3net bench

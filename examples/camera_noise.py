@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from n3net.compare import Panel, side_by_side
 from n3net.evaluation.real import pairs
-from n3net.imaging.camera import Camera, draw_camera, draw_level, photograph
-from n3net.raw.noise import NoiseLevel
+from n3net.imaging.comparison import Panel, side_by_side
+from n3net.noise.sensor import NoiseLevel
+from n3net.raw.camera import Camera, draw_camera, draw_level, photograph
 
 NAMES = ["R σ", "G σ", "B σ", *(f"{c}{lag}" for c in "RGB" for lag in (1, 2, 3, 4)), "R, G", "B, G"]
 

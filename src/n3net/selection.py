@@ -76,8 +76,8 @@ def select(
         >>> select(d, k=2, temperature=0.1, update="untempered").round(decimals=2).tolist()
         [[1.0, 0.0, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0]]
     """
-    _check_choice("rule", rule, Rule)
-    _check_choice("update", update, Update)
+    check_choice("rule", rule, Rule)
+    check_choice("update", update, Update)
     if not distances.is_floating_point() or distances.dim() == 0:
         raise ValueError(
             f"distances: expected a floating point tensor of shape (..., M), got {distances.dtype} of shape "
@@ -288,7 +288,7 @@ def _gumbel(like: Tensor, generator: torch.Generator | None) -> Tensor:
     return -torch.log(exponential.clamp(min=tiny))
 
 
-def _check_choice(name: str, value: object, choices: Any) -> None:
+def check_choice(name: str, value: object, choices: Any) -> None:
     if value not in get_args(choices):
         raise ValueError(f"{name}: expected one of {', '.join(map(repr, get_args(choices)))}, got {value!r}")
 

@@ -8,7 +8,7 @@ from n3net.bench.harness import Round, Sample
 from n3net.bench.inference import forward
 from n3net.bench.made_up import NOISE, picture, temporary_folder
 from n3net.bench.measure import command_peak, command_seconds, timed
-from n3net.inference import prepare
+from n3net.models.preparing import prepare
 from n3net.weights import load
 
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from n3net.bench import naive
 from n3net.bench.harness import Round, Sample
 from n3net.bench.measure import peak_memory, ratio
-from n3net.matching import Matching, match_images
+from n3net.neighbors import Matching, match_images
 
 CHANNELS, K = 8, 7
 

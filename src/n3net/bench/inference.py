@@ -11,8 +11,10 @@ from torch import nn
 
 from n3net.bench.harness import Round
 from n3net.bench.measure import ratio
-from n3net.inference import Part, prepare, run
 from n3net.models import create, fold_batch_norm
+from n3net.models.preparing import prepare
+from n3net.restoration.running import run
+from n3net.restoration.tiles import Part
 
 SIZE = 512
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from n3net.matching.grid import Grid, col2im, im2col
-from n3net.matching.reference import _index
 from n3net.models import N3Net
+from n3net.neighbors.grid import Grid, col2im, im2col
+from n3net.neighbors.reference import slots_of
 from n3net.nn import PRESETS, N3Block2d
 
 CHUNK = 64
@@ -24,7 +24,7 @@ def neighbors(
     b, c, height, width = values.shape
     patch = grid.patch * grid.cell
     e, y = (im2col(t, patch, grid.cell).flatten(-2).transpose(1, 2) for t in (embedding, values))  # (B, Q, D)
-    index = _index(grid, values.device)  # (Q, M)
+    index = slots_of(grid, values.device)  # (Q, M)
     itself = index == torch.arange(len(index), device=index.device)[:, None]
     index = index[~itself].unflatten(0, (len(index), -1))  # (Q, M - 1)
     squares = e.square().sum(-1)  # (B, Q)

@@ -54,7 +54,7 @@ class _Of2018(GaussianDenoising):
 
 def config_step(crop: int, *overrides: str, task: type[GaussianDenoising] = GaussianDenoising) -> Callable[[], None]:
     """A step of the trainer itself on a batch of made-up images: loss, gradient, optimizer, averaged weights."""
-    from n3net.training.loop import _fabric, _Trainer
+    from n3net.training.loop import Trainer, fabric_of
 
     folder = temporary_folder()
     for name in ("train.png", "validation.png"):
@@ -64,7 +64,7 @@ def config_step(crop: int, *overrides: str, task: type[GaussianDenoising] = Gaus
     run = folder / "run"
     run.mkdir()
     work = task(from_mapping(task.Options, config.data, "data"), config.model, config.seed)
-    trainer = _Trainer(config, run, _fabric(config), work)
+    trainer = Trainer(config, run, fabric_of(config), work)
     batch = trainer._batch(0)
     return lambda: trainer._step(batch, 0.5)
 

@@ -43,7 +43,7 @@ def matches(
     from n3net.correspondence.matchfile import write_pairs
     from n3net.correspondence.scenes import read_scene, scene_pairs
     from n3net.errors import UserError
-    from n3net.files import refuse_existing
+    from n3net.io.files import refuse_existing
 
     if scales and not all(0 < scale <= 1 for scale in scales):
         raise UserError(f"--scale: expected parts of the size, more than 0 and at most 1, got {scales}")
@@ -85,7 +85,7 @@ def from_images(
     from n3net.correspondence.matchfile import write_pairs
     from n3net.correspondence.scenes import images_in, scene_pairs
     from n3net.correspondence.sfm import reconstruct, write_cameras
-    from n3net.files import refuse_existing
+    from n3net.io.files import refuse_existing
 
     for target in (output, cameras):
         refuse_existing(target, force)
@@ -119,7 +119,7 @@ def synthetic(
     from n3net.correspondence.matchfile import write_pairs
     from n3net.correspondence.synthetic import Poses, synthetic_pair
     from n3net.errors import UserError
-    from n3net.files import refuse_existing
+    from n3net.io.files import refuse_existing
 
     if not 0 <= outliers[0] <= outliers[1] < 1:
         raise UserError(f"--outliers: expected two shares below 1, the smaller first, got {outliers}")

@@ -16,14 +16,14 @@ def command(
     The first draws how three ways of choosing neighbours (hard, stochastic, continuous) walk over the simplex of
     weights, as in Figure 1 of the paper. The second shows a photograph, noisy, denoised and clean, with their PSNR.
     """
-    from n3net.demo import denoise_photo
     from n3net.errors import UserError
+    from n3net.evaluation.demo import denoise_photo
 
     try:
         import matplotlib  # noqa: F401
     except ImportError:
         raise UserError("the demo draws with matplotlib, which is not installed: pip install 'n3net[demo]'") from None
-    from n3net.figures import draw_selection
+    from n3net.inspection.simplex import draw_selection
 
     simplex, photo = output / "selection.png", output / "denoised.png"
     draw_selection(simplex)

@@ -46,7 +46,7 @@ def command(
     from n3net.evaluation.gaussian import noise as gaussian
     from n3net.evaluation.images import ImageSet, image_set
     from n3net.evaluation.report import check_targets, write
-    from n3net.inspection import interesting_pixels, look, mean_largest
+    from n3net.inspection.choices import interesting_pixels, look, mean_largest
     from n3net.models import Denoiser, Upscaler
 
     check_targets((output, json), force)
@@ -71,7 +71,7 @@ def command(
             out, seen = look(net, noisy, level)
             views.append([view.without_weights() for view in seen])
             if index == 0 and output is not None:
-                from n3net.inspection_picture import draw_inspection
+                from n3net.inspection.picture import draw_inspection
 
                 pixels = pixels or interesting_pixels(seen[0], out, queries)
                 draw_inspection(output, noisy, out, seen, pixels, force)
@@ -89,8 +89,8 @@ def _upscaled(images: ImageSet, index: int, factor: float) -> Tensor:
     """What a network of super-resolution is given: (1, H, W)."""
     import torch
 
-    from n3net.degradation import degrade
     from n3net.errors import UserError
+    from n3net.imaging.degradation import degrade
 
     pixels = images.pixels(index, 3)
     try:

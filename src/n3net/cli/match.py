@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from n3net.cli.pictures import Device, Force, check_device, finite
+from n3net.cli.pictures import Device, Force, finite
 from n3net.errors import UserError
 
 if TYPE_CHECKING:
@@ -102,10 +102,12 @@ def command(
 
     Exit code: 0 all done, 1 some pairs failed (the others are done), 2 wrong usage, 130 interrupted.
     """
-    from n3net import files
     from n3net.cli.progress import file_progress
     from n3net.correspondence.intrinsics import Cameras
     from n3net.correspondence.sfm import pycolmap
+    from n3net.io.files import refuse_existing
+    from n3net.jobs import many
+    from n3net.models.preparing import check_device
 
     cameras = Cameras(intrinsics or (), focal or (), fov or ())
     jobs = _jobs(photos or [], pairs, images, output)
@@ -114,7 +116,7 @@ def command(
             "with --pairs, all images have the same camera; --intrinsics takes a file that names each image"
         )
     if database is not None:
-        files.refuse_existing(database, force)
+        refuse_existing(database, force)
         pycolmap()  # or say now that it is not there
     check_device(device)
     drawn = pairs is None if picture is None else picture
@@ -128,7 +130,7 @@ def command(
     else:
         waiting = jobs
         for suffix in (".npz", ".json", ".png"):
-            files.refuse_existing(_ending(jobs[0].target, suffix), force)
+            refuse_existing(_ending(jobs[0].target, suffix), force)
     with file_progress([1] * len(waiting)) as progress:
 
         def work(job: _Job) -> None:
@@ -136,7 +138,7 @@ def command(
             runner.run(job, drawn)
 
         advice = "try fewer keypoints (--limit)"
-        code = files.run(waiting, work, _complain, what="pairs", less_memory=advice)
+        code = many.run(waiting, work, _complain, what="pairs", less_memory=advice)
     if database is not None:
         _write_database(database, [job for job in jobs if job.done()], force)
     if code:
@@ -258,10 +260,10 @@ class _Runner:
         max_pixels: int,
     ) -> None:
         from n3net.correspondence.estimators import check
-        from n3net.correspondence.filtering import MODEL, resolve
+        from n3net.correspondence.filtering import MODEL, filter_network
 
         check(estimator)
-        self.net = resolve(model)
+        self.net = filter_network(model)
         self.cameras, self.max_pixels = cameras, max_pixels
         self.limit = limit
         self.options: dict[str, Any] = {
@@ -315,7 +317,7 @@ class _Runner:
     def _draw(self, job: _Job, matches: Matches) -> None:
         from n3net.correspondence.matching import open_image
         from n3net.correspondence.picture import draw
-        from n3net.files import writing
+        from n3net.io.files import writing
 
         sheet = draw(matches, *(open_image(path, self.max_pixels)[0] for path in job.paths))
         with writing(_ending(job.target, ".png"), force=True) as file:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from n3net.errors import UserError
-from n3net.files import writing
+from n3net.io.files import writing
 
 Array = npt.NDArray[Any]
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from n3net.correspondence.arrays import read_arrays
 from n3net.errors import UserError
-from n3net.images.tiff import exif_tags
+from n3net.io.tiff import exif_tags
 
 Array = npt.NDArray[Any]
 

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3net.errors import UserError
-from n3net.files import writing
+from n3net.io.files import writing
 
 SUFFIX = ".pairs"
 MAGIC = b"N3PAIRS\x01"

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
 from n3net.correspondence.matching import Matches
-from n3net.images.picture import peak_of, to_type
+from n3net.io.picture import peak_of, to_type
 
 Array = npt.NDArray[Any]
 

@@ -15,7 +15,7 @@ from n3net.correspondence.filtering import Filtered
 from n3net.correspondence.intrinsics import Intrinsics
 from n3net.correspondence.matching import Matches, View
 from n3net.errors import UserError
-from n3net.files import writing
+from n3net.io.files import writing
 
 Array = npt.NDArray[Any]
 

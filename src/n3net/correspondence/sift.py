@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from n3net.errors import UserError
-from n3net.images.picture import peak_of, to_type
+from n3net.io.picture import peak_of, to_type
 
 Array = npt.NDArray[Any]
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from n3net.errors import UserError
 from n3net.evaluation.names import unique_names
-from n3net.images.eight_bits import read_eight_bits
+from n3net.io.eight_bits import read_eight_bits
 
 SUFFIXES = {".png", ".bmp", ".tif", ".tiff", ".jpg", ".jpeg", ".webp"}
 

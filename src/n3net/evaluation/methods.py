@@ -12,8 +12,9 @@ from torch import Tensor
 
 from n3net.errors import UserError
 from n3net.evaluation.names import split_label
+from n3net.weights.record import recorded_range
 
-Run = Callable[[Tensor, float], Tensor]
+Run = Callable[[Tensor, Any], Tensor]
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Method:
     Args:
         name: in tables.
         run: an image (C, H, W) and how much has been done to it -> the restored image. That is a noisy image and sigma
-            in gray levels, or a small image and the factor.
+            in gray levels, a raw image and its noise level, or a small image and the factor.
         channels: that it works on, None if any.
         trained_for: noise levels or factors it was trained for, lowest and highest, None if that is not known or any.
         digest: of the weights.
@@ -42,8 +43,9 @@ def method(name: str) -> Method:
     label = label or name
     if name in CLASSICAL:
         return Method(label, CLASSICAL[name]())
-    from n3net.inference import load_for, prepare
     from n3net.models import Denoiser
+    from n3net.models.preparing import prepare
+    from n3net.weights.store import load_for
 
     model = load_for("denoising", name, Denoiser)
     net: Any = prepare(model)
@@ -62,7 +64,8 @@ def in_tiles(
     tile: int | None = None,
 ) -> Tensor:
     """An image (C, H, W) through a network, as the commands do it: in parts where it is large."""
-    from n3net.inference import Array, Part, run
+    from n3net.restoration.running import Array, run
+    from n3net.restoration.tiles import Part
 
     pixels = image.permute(1, 2, 0).numpy()  # (H, W, C)
     out = np.empty(pixels.shape, np.float32)
@@ -77,21 +80,6 @@ def in_tiles(
 def trained_for(record: dict[str, Any]) -> tuple[float, float] | None:
     """Lowest and highest noise level that a training record names."""
     return recorded_range(record, "sigma")
-
-
-def recorded_range(record: dict[str, Any], name: str) -> tuple[float, float] | None:
-    """Lowest and highest of the levels that a training record has under a name."""
-    found = None
-    for keys in (("training", name), ("training", "config", "data", name)):
-        value: Any = record
-        for key in keys:
-            value = value.get(key) if isinstance(value, dict) else None
-        found = value if found is None else found
-    if isinstance(found, int | float):
-        return float(found), float(found)
-    if isinstance(found, list) and found and all(isinstance(level, int | float) for level in found):
-        return float(min(found)), float(max(found))
-    return None
 
 
 def _noisy() -> Run:

@@ -10,7 +10,7 @@ from typing import Any
 
 from n3net.errors import UserError
 from n3net.evaluation.restoration import level_of
-from n3net.files import refuse_existing, writing
+from n3net.io.files import refuse_existing, writing
 
 
 def markdown(results: Sequence[dict[str, Any]]) -> str:

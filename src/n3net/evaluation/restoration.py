@@ -21,10 +21,19 @@ RULES = {
 
 
 class Level(NamedTuple):
-    """How much has been done to an image: ``sigma`` of noise, ``a`` of raw noise, or the ``factor`` of upscaling."""
+    """How much has been done to an image: ``sigma`` of noise, ``a`` of raw noise, or the ``factor`` of upscaling.
+
+    ``whole`` is what methods are told where the value alone does not say it.
+    """
 
     key: str
     value: float
+    whole: Any = None
+
+    @property
+    def told(self) -> Any:
+        """What methods are told."""
+        return self.value if self.whole is None else self.whole
 
     def __str__(self) -> str:
         return f"x{self.value:g}" if self.key == "factor" else f"{self.name} = {self.value:g}"
@@ -55,7 +64,7 @@ class Row:
 
     def as_dict(self) -> dict[str, Any]:
         """With the level under its own name."""
-        return {name: value for f, v in vars(self).items() for name, value in ([v] if f == "level" else [(f, v)])}
+        return {(v.key if f == "level" else f): (v.value if f == "level" else v) for f, v in vars(self).items()}
 
 
 @dataclass(frozen=True)
@@ -86,7 +95,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Picture:
+class Shown:
     """What was seen, kept for a page with pictures."""
 
     dataset: str
@@ -105,7 +114,7 @@ def measure(
     cases: Iterable[Case],
     *,
     progress: Callable[[str], None] = lambda what: None,
-    keep: Callable[[Picture], None] | None = None,
+    keep: Callable[[Shown], None] | None = None,
     kept: int = 6,
 ) -> list[Row]:
     """Restore all images with all methods.
@@ -122,13 +131,13 @@ def measure(
     for index, case in enumerate(cases):
         if index == 0:
             for method in methods:
-                method.run(case.given_to(method)[..., :64, :64], level.value)
+                method.run(case.given_to(method)[..., :64, :64], level.told)
         outputs, scores = {}, {}
         truth = _inner(case.truth, case.border)
         for method in methods:
             given = case.given_to(method)
             start = time.perf_counter()
-            out = method.run(given, level.value)
+            out = method.run(given, level.told)
             seconds = time.perf_counter() - start
             outputs[method.name] = out = out.clamp(0, 1)
             inner = _inner(out, case.border)
@@ -136,7 +145,7 @@ def measure(
             rows.append(Row(method.name, dataset, level, case.image, scores[method.name], ssim(inner, truth), seconds))
             progress(f"{dataset} {level} {case.image} {method.name}")
         if keep is not None and index < kept:
-            keep(Picture(dataset, level, case.image, case.truth, case.degraded, outputs, scores))
+            keep(Shown(dataset, level, case.image, case.truth, case.degraded, outputs, scores))
     return rows
 
 

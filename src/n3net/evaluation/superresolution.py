@@ -10,16 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from n3net.color import luminance
-from n3net.degradation import degrade, enlarged
 from n3net.errors import UserError
 from n3net.evaluation.images import ImageSet
-from n3net.evaluation.methods import Method, Run, in_tiles, recorded_range
+from n3net.evaluation.methods import Method, Run, in_tiles
 from n3net.evaluation.metrics import WINDOW
 from n3net.evaluation.names import split_label
-from n3net.evaluation.restoration import RULES, Case, Level, Picture, Row, full_report, measure
-from n3net.resizing import resize_tensor
-from n3net.upscaling import SMALLEST
+from n3net.evaluation.restoration import RULES, Case, Level, Row, Shown, full_report, measure
+from n3net.imaging.color import luminance
+from n3net.imaging.degradation import degrade, enlarged
+from n3net.imaging.resizing import resize_tensor
+from n3net.restoration.upscaling import SMALLEST
+from n3net.weights.record import recorded_range
 
 PROTOCOL = {
     "images": "the large image is cropped to a multiple of the factor and downscaled as MATLAB's imresize does it "
@@ -39,8 +40,9 @@ def upscaler(name: str) -> Method:
     label = label or name
     if name == "bicubic":
         return Method(label, _bicubic)
-    from n3net.inference import load_for, prepare
     from n3net.models import ColorUpscaler, Upscaler
+    from n3net.models.preparing import prepare
+    from n3net.weights.store import load_for
 
     model = load_for("super-resolution", name, Upscaler, ColorUpscaler)
     net: Any = prepare(model)
@@ -55,7 +57,7 @@ def upscaler(name: str) -> Method:
 
 
 def _in_colors(net: Any) -> Run:
-    from n3net.upscaling import enlarge
+    from n3net.restoration.upscaling import enlarge
 
     def run(small: Tensor, factor: float) -> Tensor:
         colors = small.permute(1, 2, 0).numpy()  # (h, w, 3)
@@ -80,7 +82,7 @@ def evaluate(
     factors: Sequence[float],
     *,
     progress: Callable[[str], None] = lambda what: None,
-    keep: Callable[[Picture], None] | None = None,
+    keep: Callable[[Shown], None] | None = None,
     kept: int = 6,
 ) -> list[Row]:
     """Downscale all images and upscale them with all methods; see :func:`n3net.evaluation.restoration.measure`."""

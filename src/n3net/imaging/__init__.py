@@ -1,1 +1,1 @@
-"""What cameras do to pictures: mosaics and how they are made whole again, noise, development, compression."""
+"""What is done to pictures without a network: colour, resizing, degradation, demosaicking, comparison pictures."""

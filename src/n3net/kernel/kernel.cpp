@@ -62,7 +62,7 @@ struct Rows {
     int64_t threads;
 };
 
-// Weights of a 3 x 3 convolution. These four mirror the structures of convolution.py.
+// Weights of a 3 x 3 convolution. These four mirror the structures of kernel/convolution.py.
 struct Packing {
     int64_t in_channels, out_channels;
     int64_t turned;  // as the gradient of the input needs them
@@ -94,7 +94,7 @@ struct WeightGradient {
     int64_t threads;
 };
 
-// Batch norm of pixels, channels last and one pixel behind the other. Mirrors `_Norm` in batch_norm.py.
+// Batch norm of pixels, channels last and one pixel behind the other. Mirrors `_Norm` in kernel/batch_norm.py.
 struct Norm {
     int64_t rows, channels;
     int64_t relu;   // whether a ReLU follows

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from n3net.nn import N3Block, N3Options, SetNorm
-
-if TYPE_CHECKING:
-    from n3net.correspondence.matchfile import Pair
 
 
 class SetBlock(nn.Module):
@@ -63,7 +58,8 @@ class CNNet(nn.Module):
         ratio, mutual: whether the descriptors' distance ratio and whether a match is mutual are inputs, too.
 
     Shape:
-        matches :math:`(B, N, C)`, C = 4 to 6, see :func:`features`; mask :math:`(B, N)`, true where there is a match
+        matches :math:`(B, N, C)`, C = 4 to 6, see :mod:`n3net.correspondence.inputs`; mask :math:`(B, N)`,
+        true where there is a match
         -> logits :math:`(B, N)`. A match is kept where its logit is at least 0.
 
     Example:
@@ -136,17 +132,3 @@ def _initialize(model: nn.Module) -> None:
             deviation = 2 / module.in_features
             nn.init.trunc_normal_(module.weight, std=deviation, a=-2 * deviation, b=2 * deviation)
             nn.init.zeros_(module.bias)
-
-
-def features(pair: Pair, model: Any) -> Tensor:
-    """The input of a model for the matches of a pair, (N, C): x0, y0, x1, y1, and what the model's options add.
-
-    Matches without a ratio count as of ratio 1, and those without word on mutuality as not mutual: in training,
-    too, some sets come without.
-    """
-    columns: list[Any] = [pair.x0, pair.x1]
-    if model.ratio:
-        columns.append(np.ones((len(pair), 1)) if pair.ratio is None else pair.ratio[:, None])
-    if model.mutual:
-        columns.append(np.zeros((len(pair), 1)) if pair.mutual is None else pair.mutual[:, None])
-    return torch.from_numpy(np.hstack(columns).astype(np.float32))

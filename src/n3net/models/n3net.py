@@ -27,7 +27,7 @@ class N3Net(nn.Module):
             ``"denoised"``, the output of a DnCNN of 17 layers, ``guide``, which has been trained before and stays as
             it is.
         first_norm, norm: see :class:`DnCNN`; the blocks' own networks have batch norm in any case.
-        backend: of :mod:`n3net.matching`.
+        backend: of :mod:`n3net.neighbors`.
     """
 
     def __init__(
@@ -119,8 +119,8 @@ class N3Net(nn.Module):
         """The network as modules that are applied one after the other.
 
         Args:
-            apply: (module, *inputs) -> output. :meth:`forward` calls the module; :mod:`n3net.streaming` has it computed
-                a few rows at a time. The modules are N3 blocks, and networks that tell their ``reach``.
+            apply: (module, *inputs) -> output. :meth:`forward` calls the module; :mod:`n3net.restoration.streaming`
+                has it computed a few rows at a time. The modules are N3 blocks, and networks that tell their ``reach``.
             x, match_on: as in :meth:`forward`, or what stands for them.
         """
         if self.match_on == "input" and match_on is None:

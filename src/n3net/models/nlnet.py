@@ -61,7 +61,7 @@ class NLNet(nn.Module):
         return self.in_steps(lambda module, *maps: module(*maps), x)
 
     def in_steps(self, apply: Callable[..., Tensor], x: Tensor) -> Tensor:
-        """The network as modules that are applied to whole maps, which :mod:`n3net.inference` does part by part."""
+        """The network as modules that are applied to whole maps; :mod:`n3net.restoration.running` does it in parts."""
         codes = apply(self.groups, x.mean(1, keepdim=True) * 255)
         x = noisy = self._coded(x)
         for stage in self.stages:
@@ -133,7 +133,7 @@ class NLStage(nn.Module):
 
 
 def dct_atoms(size: int, depth: int | None = None) -> Tensor:
-    """Orthonormal cosines, (size^2, size, size), or (depth size^2, depth, size, size); the first is the mean, columns vary last."""
+    """Orthonormal cosines, (size^2, size, size), or (depth size^2, depth, size, size); the first is the mean."""
     flat = _cosines(size)
     planes = torch.einsum("aj,bi->abij", flat, flat).reshape(-1, size, size)
     if depth is None:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from n3net.matching.backends import choose
-from n3net.matching.grid import Grid, col2im, crop, im2col, pad
-from n3net.matching.images import Matching
-from n3net.matching.reference import _index
 from n3net.models.denoiser import Denoiser
+from n3net.neighbors.backends import choose
+from n3net.neighbors.grid import Grid, col2im, crop, im2col, pad
+from n3net.neighbors.images import Matching
+from n3net.neighbors.reference import slots_of
 
 STRENGTH = 0.25  # tau, where coefficients are halved, in standard deviations of the noise
 BAND = 2**22  # numbers of the groups that are filtered at a time
@@ -22,10 +22,10 @@ class NN3D(nn.Module):
     """Rounds k = 1, 2: a network removes noise, and a filter what differs among similar patches of its output.
 
     The first round starts from the noisy image z, the k-th from z / k + (1 - 1 / k) times the result before, in which
-    the noise is taken for σ / k. Patches are grouped once, by the network's first output. A Haar transform along a group
-    separates what its patches share from where they differ, and a difference q becomes q^3 / (q^2 + τ^2), τ = σ / 4 k.
-    Each patch is a weighted mean over the groups that it is a member of: those with little left of their differences
-    count more.
+    the noise is taken for σ / k. Patches are grouped once, by the network's first output. A Haar transform along a
+    group separates what its patches share from where they differ, and a difference q becomes q^3 / (q^2 + τ^2),
+    τ = σ / 4 k. Each patch is a weighted mean over the groups that it is a member of: those with little left of their
+    differences count more.
 
     Args:
         bases: the network of each round, or one for all of them. A network that knows one noise level only is asked as
@@ -71,7 +71,7 @@ class NN3D(nn.Module):
         return self.in_steps(lambda module, *maps: module(*maps), x)
 
     def in_steps(self, apply: Callable[..., Tensor], x: Tensor) -> Tensor:
-        """The method as networks that are applied to whole maps, which :mod:`n3net.inference` does part by part."""
+        """The method as networks that are applied to whole maps; :mod:`n3net.restoration.running` does it in parts."""
         noisy, noise = x[:, : self.channels], x[:, self.channels :]
         level = noise.square().mean((1, 2, 3)).sqrt()  # (B,)
         out, members = noisy, None
@@ -90,7 +90,7 @@ class NN3D(nn.Module):
         d = choose("auto", source, grid, "hard").distances(source, grid)  # (B, Qh, Qw, M)
         d = d.masked_fill(~grid.candidates(d.device), torch.inf).flatten(1, 2)  # (B, Q, M)
         nearest = d.topk(min(self.group - 1, d.shape[2]), largest=False)  # (B, Q, k)
-        index = _index(grid, d.device)  # (Q, M)
+        index = slots_of(grid, d.device)  # (Q, M)
         itself = torch.arange(len(index), device=d.device)[:, None]  # (Q, 1)
         near = torch.stack([index.gather(1, slots) for slots in nearest.indices])
         near = torch.where(nearest.values.isfinite(), near, itself)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from n3net.raw.noise import Stabilizer
+from n3net.noise.sensor import Stabilizer
 
 
 class RawDenoiser(nn.Module):

@@ -326,19 +326,19 @@ MODELS: dict[str, Entry] = {
     "memnet-10": Entry(
         upscaling_memnet,
         "MemNet, 10 blocks of 10 units, 212 layers",
-        "",
+        "not in the paper",
         "super-resolution",
         {"blocks": 10, "units": 10},
     ),
     "mdsr": Entry(
         upscaling_mdsr, "MDSR (Lim et al. 2017), colour, x2, x3 and x4 in one", "Table 5", "super-resolution"
     ),
-    "mdsr-baseline": Entry(upscaling_mdsr, "MDSR of 16 blocks", "", "super-resolution", {"blocks": 16}),
-    "edsr": Entry(upscaling_edsr, "EDSR (Lim et al. 2017), colour, for one factor", "", "super-resolution"),
+    "mdsr-baseline": Entry(upscaling_mdsr, "MDSR of 16 blocks", "not in the paper", "super-resolution", {"blocks": 16}),
+    "edsr": Entry(upscaling_edsr, "EDSR (Lim et al. 2017), colour, for one factor", "not in the paper", "super-resolution"),
     "edsr-baseline": Entry(
         upscaling_edsr,
         "EDSR of 16 blocks of 64 features",
-        "",
+        "not in the paper",
         "super-resolution",
         {"blocks": 16, "features": 64, "scale": 1.0},
     ),

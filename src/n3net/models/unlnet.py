@@ -68,7 +68,7 @@ class UNLNet(nn.Module):
         return self.in_steps(lambda module, *maps: module(*maps), x)
 
     def in_steps(self, apply: Callable[..., Tensor], x: Tensor) -> Tensor:
-        """The network as modules that are applied to whole maps, which :mod:`n3net.inference` does part by part."""
+        """The network as modules that are applied to whole maps; :mod:`n3net.restoration.running` does it in parts."""
         noise = x[:, self.channels :].square().mean((1, 2, 3), keepdim=True).sqrt()  # (B, 1, 1, 1)
         x = noisy = PEAK * x[:, : self.channels]
         radius = PEAK * noise * math.sqrt(max(noisy[0].numel() - 1, 1))  # of the noise, as a vector

@@ -26,7 +26,7 @@ class Upscaler(nn.Module):
         """Add what is missing.
 
         Args:
-            x: Y of the image in [0, 1], upscaled, (B, 1, H, W); see :mod:`n3net.color` and :mod:`n3net.resizing`.
+            x: Y of the image in [0, 1], upscaled, (B, 1, H, W); see :mod:`n3net.imaging`.
         """
         told = self.told(x)
         return self.finish(self.net(told), told)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from n3net.matching.backends import choose
-from n3net.matching.grid import im2col, pad
-from n3net.matching.images import Matching, Pads, match_images
-from n3net.matching.limits import compared, gained, logits, marked, root, weigh
-from n3net.matching.parts import Layout, Part, match_part
-from n3net.matching.sets import match_sets
+from n3net.neighbors.backends import choose
+from n3net.neighbors.grid import im2col, pad
+from n3net.neighbors.images import Matching, Pads, match_images
+from n3net.neighbors.limits import compared, gained, logits, marked, root, weigh
+from n3net.neighbors.parts import Layout, Part, match_part
+from n3net.neighbors.sets import match_sets
 from n3net.nn.centers import at_centers
 from n3net.nn.normalization import DistanceNorm, QueryNorm
-from n3net.nn.options import N3Options, resolve
-from n3net.selection import Rule, _check_choice
+from n3net.nn.options import N3Options, as_options
+from n3net.selection import Rule, check_choice
 
 
 def embedding_cnn(channels: int, out_channels: int, features: int = 64) -> nn.Sequential:
@@ -52,12 +52,12 @@ class _Block(nn.Module):
 
     def __init__(self, channels: int, k: int, options: str | N3Options, rule: Rule) -> None:
         super().__init__()
-        _check_choice("rule", rule, Rule)
+        check_choice("rule", rule, Rule)
         for name, value in (("channels", channels), ("k", k)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name}: expected an integer of at least 1, got {value!r}")
         self.channels, self.k, self.rule = channels, k, rule
-        self.options = resolve(options)
+        self.options = as_options(options)
 
     @property
     def out_channels(self) -> int:
@@ -96,7 +96,7 @@ class N3Block2d(_Block):
         features: of the hidden layers of the embedding and temperature nets.
         embedding: a net (B, C, H, W) -> (B, E, H, W); by default the paper's CNN; ``None`` if what is matched always
             comes from outside, through ``match_on``.
-        backend: of :mod:`n3net.matching`; affects speed and memory only.
+        backend: of :mod:`n3net.neighbors`; affects speed and memory only.
 
     Shape:
         :math:`(B, C, H, W) \to (B, (k + 1) C, H, W)`: the input, then :math:`N_1 \ldots N_k`.
@@ -146,7 +146,7 @@ class N3Block2d(_Block):
             x: (B, C, H, W).
             match_on: (B, E, H, W), replaces the embedding net's output.
             generator: for the rules that draw.
-            pads: see :func:`n3net.matching.match_images`.
+            pads: see :func:`n3net.neighbors.match_images`.
         """
         if x.dim() != 4 or x.shape[1] != self.channels:
             raise ValueError(f"x: expected shape (B, {self.channels}, H, W), got {tuple(x.shape)}")
@@ -181,7 +181,7 @@ class N3Block2d(_Block):
         return torch.stack([scale, strength] if annealing is None else [scale, strength, annealing], 1)
 
     def part(self, x: Part, embedding: Part, scales: Part, layout: Layout, rows: slice, cols: slice) -> Tensor:
-        """Some rows and columns of what the block gives in evaluation, see :func:`n3net.matching.parts.match_part`."""
+        """Some rows and columns of what the block gives in evaluation, see :func:`n3net.neighbors.parts.match_part`."""
         return match_part(
             embedding,
             x,
@@ -255,7 +255,7 @@ class N3Block(_Block):
             outside, through ``match_on``.
         temperature: a net (B, N, C) -> (B, N, 1); by default a perceptron.
         include_self: whether an item may be its own neighbour.
-        backend: ``"auto"`` or ``"tiled"``, see :func:`n3net.matching.match_sets`; affects speed and memory only.
+        backend: ``"auto"`` or ``"tiled"``, see :func:`n3net.neighbors.match_sets`; affects speed and memory only.
 
     Shape:
         :math:`(B, N, C) \to (B, N, (k + 1) C)`: the item, then its neighbours.

@@ -1,4 +1,4 @@
-"""Layers that compute through :mod:`n3net.convolution`: while they learn, and prepared for inference."""
+"""Layers that compute through :mod:`n3net.kernel.convolution`: while they learn, and prepared for inference."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from n3net import batch_norm, convolution, kernel
+from n3net import kernel
+from n3net.kernel import batch_norm, convolution
 
 LEAST_CHANNELS = 8  # on the wider side; below, PyTorch is as fast
 
 
 class Conv3x3(nn.Conv2d):
-    """An ``nn.Conv2d`` of 3 x 3 that learns through :func:`n3net.convolution.conv3x3`, where the kernel can."""
+    """An ``nn.Conv2d`` of 3 x 3 that learns through :func:`n3net.kernel.convolution.conv3x3`, where the kernel can."""
 
     def forward(self, input: Tensor) -> Tensor:
         plain = not torch.is_grad_enabled() or torch.is_autocast_enabled(input.device.type)
@@ -25,7 +26,7 @@ class Conv3x3(nn.Conv2d):
 
 
 class NormReLU(nn.BatchNorm2d):
-    """An ``nn.BatchNorm2d`` and the ReLU behind it that learn through :mod:`n3net.batch_norm`, where the kernel can."""
+    """An ``nn.BatchNorm2d`` and the ReLU behind it that learn through :mod:`n3net.kernel.batch_norm` where it can."""
 
     def forward(self, input: Tensor) -> Tensor:
         plain = not torch.is_grad_enabled() or torch.is_autocast_enabled(input.device.type)

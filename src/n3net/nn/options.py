@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args, get_origin, get_type_hints
 
-from n3net.matching.grid import Border
-from n3net.matching.images import Distance
+from n3net.neighbors.grid import Border
+from n3net.neighbors.images import Distance
 from n3net.selection import Update
 
 
@@ -24,7 +24,7 @@ class N3Options:
         temperature_at: which of a patch's temperatures counts, the ``"center"`` pixel's or the ``"mean"`` of log t.
         update: of the logits, see :func:`n3net.select`.
         neighbors: concatenate the neighbours' ``"values"`` N_j, or their ``"differences"`` N_j - Y from the input.
-        border: of an image, see :class:`n3net.matching.grid.Grid`.
+        border: of an image, see :class:`n3net.neighbors.grid.Grid`.
     """
 
     distance: Distance = "euclidean"
@@ -63,7 +63,7 @@ PRESETS = {
 }
 
 
-def resolve(options: str | N3Options) -> N3Options:
+def as_options(options: str | N3Options) -> N3Options:
     """A preset by name, or the options themselves."""
     if isinstance(options, N3Options):
         return options

@@ -7,8 +7,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from PIL import TiffImagePlugin
 
-from n3net.images.picture import Metadata
-from n3net.images.tiff import exif_tags, save_directory, write_tiff
+from n3net.io.picture import Metadata
+from n3net.io.tiff import exif_tags, save_directory, write_tiff
 from n3net.raw.photo import RawPhoto
 from n3net.raw.tags import EXIF, GPS, ORIENTATION, Directory, directories
 from n3net.version import __version__

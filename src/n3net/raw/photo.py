@@ -12,9 +12,9 @@ import numpy.typing as npt
 from PIL import Image
 
 from n3net.errors import UserError
-from n3net.images.picture import Metadata, Picture
-from n3net.images.reading import MAX_PIXELS, check_pixels
-from n3net.raw.noise import NoiseLevel
+from n3net.io.picture import Metadata, Picture
+from n3net.io.reading import MAX_PIXELS, check_pixels
+from n3net.noise.sensor import NoiseLevel
 from n3net.raw.tags import ARTIST, DATE, EXIF, exif_of, noise_profile
 
 Array = npt.NDArray[Any]

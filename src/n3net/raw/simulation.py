@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from n3net.color import LUMA
-from n3net.raw.noise import NoiseLevel
+from n3net.imaging.color import LUMA
+from n3net.noise.sensor import NoiseLevel
 
 Floats = NDArray[np.floating[Any]]
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor, nn
 
-    from n3net.training.data import Batch
+    from n3net.tasks.data import Batch
 
 # Name in a config -> where its class is.
 TASKS = {
@@ -57,7 +57,7 @@ class Task(ABC):
 
     def collate(self, items: list[dict[str, Any]]) -> Batch:
         """A batch of items; by default they have equal shapes and are stacked."""
-        from n3net.training.data import stack
+        from n3net.tasks.data import stack
 
         return stack(items)
 

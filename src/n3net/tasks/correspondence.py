@@ -1,4 +1,4 @@
-"""Telling right from wrong correspondences (Sec. 5.3 of the paper)."""
+"""Telling right from wrong correspondences (Sec. 5.5 of the paper)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ import torch
 from torch import Tensor, nn
 
 from n3net.correspondence import geometry
+from n3net.correspondence.inputs import features
 from n3net.correspondence.losses import balanced_cross_entropy, essential_loss, match_weights
 from n3net.correspondence.matchfile import Pair, PairFile
 from n3net.correspondence.metrics import FAILURE, average_precision, mean_accuracy, pair_error, precision, recall
 from n3net.correspondence.synthetic import Poses, rotation_about, synthetic_pair
 from n3net.errors import UserError
 from n3net.models import create
-from n3net.models.cnnet import CNNet, features
+from n3net.models.cnnet import CNNet
 from n3net.tasks import Task, data_root
-from n3net.training.data import Batch, choose, stack
+from n3net.tasks.data import Batch, choose, stack
 
 LEAST = 8  # matches that a pose is computed from
 AXIS = np.array([0.0, 0.0, 1.0])  # of a camera
@@ -60,7 +61,7 @@ class CorrespondenceOptions:
     matches: int = 2000
     turn: float = 0.0
     blind: float = 0.0
-    threshold: float = geometry.THRESHOLD
+    threshold: float = geometry.CORRECT_BELOW
     wrong: float = 0.5
     essential_weight: float = 0.1
     essential_after: int = 0

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from n3net.errors import UserError
 from n3net.models import create
 from n3net.tasks import Task, data_root
-from n3net.training.data import Images, choose, random_crop
-from n3net.training.recoloring import recolor
+from n3net.tasks.data import Images, choose, random_crop
+from n3net.tasks.recoloring import recolor
 
 LOSS_PIXELS = 1600  # the loss of a crop counts like that of 40 x 40 pixels, DnCNN's; weight decay is relative to it
 LEAST = 0.01  # part of the noise; what is left below it hardly counts, so that empty crops do not rule the loss
@@ -29,7 +29,7 @@ class ImageOptions:
         root: where they are; by default ``$N3NET_DATA``, else the current folder.
         crop: height and width of training crops.
         crops_per_image: that make an epoch.
-        colors: part of the crops that are given other colours, see :mod:`n3net.training.recoloring`.
+        colors: part of the crops that are given other colours, see :mod:`n3net.tasks.recoloring`.
         validation_images: how many of the validation images are used, evenly chosen; 0 for all.
     """
 
@@ -107,6 +107,6 @@ def relative_error(out: Tensor, clean: Tensor, noise: Tensor) -> tuple[Tensor, d
     return (left / LEAST).log1p().mean(), {"gain": gain}
 
 
-def psnr(out: Tensor, clean: Tensor) -> float:
+def clipped_psnr(out: Tensor, clean: Tensor) -> float:
     """Of an output that is clipped to [0, 1] first."""
     return -10 * math.log10(max(float((out.clamp(0, 1) - clean).square().mean()), 1e-10))

@@ -10,14 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from n3net.color import LUMA
 from n3net.errors import UserError
-from n3net.imaging.camera import MARGIN, draw_camera, draw_level, photograph
+from n3net.imaging.color import LUMA
 from n3net.models import Denoiser
-from n3net.noise_curve import known_map, noise_map
-from n3net.raw.noise import NoiseLevel
-from n3net.tasks.images import ImageOptions, ImageTask, psnr, relative_error
-from n3net.training.data import Batch
+from n3net.noise.curve import known_map, noise_map
+from n3net.noise.sensor import NoiseLevel
+from n3net.raw.camera import MARGIN, draw_camera, draw_level, photograph
+from n3net.tasks.data import Batch
+from n3net.tasks.images import ImageOptions, ImageTask, clipped_psnr, relative_error
 
 Floats = NDArray[np.float32]
 
@@ -32,7 +32,7 @@ class PhotoOptions(ImageOptions):
     """The section ``data`` of a config, beside what all tasks on images have.
 
     Args:
-        log_a: range of log10 a of the sensor's noise, see :func:`n3net.imaging.camera.draw_level`.
+        log_a: range of log10 a of the sensor's noise, see :func:`n3net.raw.camera.draw_level`.
         gray: part of the crops that become black and white photographs.
         map_error: standard deviation of the logarithm of what the network is told of the noise, against the truth.
         map_texture: gray levels of texture that are taken for noise: the standard deviation of what is added, squared,
@@ -106,7 +106,7 @@ class PhotoDenoising(ImageTask):
             noisy, clean = photograph(picture, camera, level, rng)
             sigma = torch.from_numpy(noise_map(noisy)[0])[None, None]  # (1, 1, H, W)
             x, y = (torch.from_numpy(_planes(image))[None].to(device) for image in (noisy, clean))  # (1, 3, H, W)
-            scores[f"psnr-{name}"] = psnr(model(x, sigma.to(device)), y)
+            scores[f"psnr-{name}"] = clipped_psnr(model(x, sigma.to(device)), y)
         return {"psnr": sum(scores.values()) / len(scores), **scores}
 
 

@@ -90,7 +90,7 @@ class Config:
         precision: ``32-true`` or ``bf16-mixed``, or what else Lightning Fabric knows but ``16-mixed``.
         accelerator, devices, nodes: of Lightning Fabric.
         channels_last: memory layout of images.
-        winograd: on CPUs, wide 3 x 3 convolutions by :mod:`n3net.convolution`, faster, best with ``channels_last``.
+        winograd: on CPUs, wide 3 x 3 convolutions by :mod:`n3net.kernel.convolution`, best with ``channels_last``.
         workers: threads that prepare batches.
         log_every: steps between two lines of the log.
         validate_every, save_every: ``10m``, or a number of steps; validation 0 for never before the end.

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from n3net.errors import UserError
 from n3net.tasks import Task
-from n3net.training.data import Batch
+from n3net.tasks.data import Batch
 
 
 def first_not_finite(net: nn.Module, task: Task, batch: Batch) -> str:

@@ -16,9 +16,9 @@ from n3net.checking import from_mapping
 from n3net.errors import UserError
 from n3net.nn.convolutions import accelerate
 from n3net.tasks import Task, task_class
+from n3net.tasks.data import TRAINING, VALIDATION, Batch, Prefetcher, generator
 from n3net.training import checkpoint, require
 from n3net.training.config import Config, dump, seconds, to_mapping
-from n3net.training.data import TRAINING, VALIDATION, Batch, Prefetcher, generator
 from n3net.training.guards import first_not_finite, on_signals, only_one
 from n3net.training.optimizer import Average, build_optimizer
 from n3net.training.progress import Reporter, duration
@@ -61,16 +61,16 @@ def train(config: Config, run: Path) -> Outcome:
     """
     run.mkdir(parents=True, exist_ok=True)
     with only_one(run):
-        fabric = _fabric(config)
+        fabric = fabric_of(config)
         fabric.launch()
         kind = task_class(config.task)
         task = kind(from_mapping(kind.Options, config.data, "data"), config.model, config.seed)
         if config.batch_size % fabric.world_size:
             raise UserError(f"batch_size: {config.batch_size} items cannot be shared by {fabric.world_size} processes")
-        return _Trainer(config, run, fabric, task).run_to_end()
+        return Trainer(config, run, fabric, task).run_to_end()
 
 
-class _Trainer:
+class Trainer:
     def __init__(self, config: Config, run: Path, fabric: Any, task: Task) -> None:
         self.config, self.run, self.fabric, self.task = config, run, fabric, task
         self.rank, self.world = fabric.global_rank, fabric.world_size
@@ -354,7 +354,7 @@ def _settings(config: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _fabric(config: Config) -> Any:
+def fabric_of(config: Config) -> Any:
     devices, nodes = config.devices, config.nodes
     if "LOCAL_WORLD_SIZE" in os.environ:  # started by torchrun
         devices = int(os.environ["LOCAL_WORLD_SIZE"])

@@ -6,6 +6,6 @@ knows tensors and nothing else.
 
 from n3net.weights.format import digest, info, save
 from n3net.weights.importers import import_file
-from n3net.weights.store import available, load, locate, user_directory
+from n3net.weights.store import available, load, load_for, locate, user_directory
 
-__all__ = ["available", "digest", "import_file", "info", "load", "locate", "save", "user_directory"]
+__all__ = ["available", "digest", "import_file", "info", "load", "load_for", "locate", "save", "user_directory"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from n3net.checking import nearest
 from n3net.errors import UserError
@@ -87,3 +87,18 @@ def _nn3d(names: str) -> nn.Module:
         raise UserError(f"{NN3D}{names}: {error}") from error
     model.recipe, model.record = bases[0].recipe, bases[0].record
     return model
+
+
+def load_for(task: str, model: str | Path | nn.Module, *kinds: type) -> Any:
+    """A model of some kind: the module itself, or what :func:`n3net.load` takes."""
+    from torch import nn
+
+    if isinstance(model, nn.Module):
+        if not isinstance(model, kinds):
+            expected = " or ".join(kind.__name__ for kind in kinds)
+            raise TypeError(f"model: expected n3net.models.{expected}, a name or a file, got {type(model).__name__}")
+        return model
+    loaded: Any = load(model)
+    if not isinstance(loaded, kinds):
+        raise UserError(f"{model}: a {loaded.recipe.name}, which is not for {task}")
+    return loaded

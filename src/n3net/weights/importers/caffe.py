@@ -19,7 +19,7 @@ MOST = 10_000  # layers
 OLD_TYPES = {4: "Convolution", 39: "Deconvolution", 18: "ReLU"}  # numbers that files before 2015 have for these
 
 
-class Malformed(ValueError):
+class MalformedError(ValueError):
     """A file that is not what it says."""
 
 
@@ -37,7 +37,7 @@ def read(path: Path) -> list[Layer]:
     check_size(path, LARGEST)
     try:
         return list(_layers(memoryview(path.read_bytes())))
-    except Malformed as error:
+    except MalformedError as error:
         raise UserError(f"{path}: neither a file of PyTorch or MATLAB nor a whole .caffemodel ({error})") from error
 
 
@@ -48,7 +48,7 @@ def _layers(data: memoryview) -> Iterator[Layer]:
             continue
         count += 1
         if count > MOST:
-            raise Malformed(f"more than {MOST} layers")
+            raise MalformedError(f"more than {MOST} layers")
         keys = (1, 2, 7) if number == 100 else (4, 5, 6)
         name, kind, blobs = "", "", []
         for key, part in fields(value):
@@ -76,11 +76,11 @@ def _blob(data: memoryview) -> NDArray[np.float32]:
         elif number in (1, 2, 3, 4) and isinstance(value, int):
             sizes[number] = value
         elif number == 8:
-            raise Malformed("numbers of double precision, which no known file has")
+            raise MalformedError("numbers of double precision, which no known file has")
     numbers = np.frombuffer(b"".join(parts), "<f4")
     shape = shape or [sizes.get(i, 1) for i in (1, 2, 3, 4)]
     if math.prod(shape) != len(numbers):
-        raise Malformed(f"an array of shape {tuple(shape)} with {len(numbers)} numbers")
+        raise MalformedError(f"an array of shape {tuple(shape)} with {len(numbers)} numbers")
     return numbers.reshape(shape)
 
 
@@ -94,7 +94,7 @@ def _shape(data: memoryview) -> list[int]:
                 size, value = _varint(value)
                 out.append(size)
     if len(out) > 8:
-        raise Malformed(f"an array of {len(out)} axes")
+        raise MalformedError(f"an array of {len(out)} axes")
     return out
 
 
@@ -109,17 +109,17 @@ def fields(data: memoryview) -> Iterator[tuple[int, Any]]:
         elif kind in (1, 5):
             size = 8 if kind == 1 else 4
             if len(data) < size:
-                raise Malformed("it ends within a number")
+                raise MalformedError("it ends within a number")
             yield tag >> 3, int.from_bytes(data[:size], "little")
             data = data[size:]
         elif kind == 2:
             size, data = _varint(data)
             if size > len(data):
-                raise Malformed(f"{size} bytes are announced and {len(data)} are left")
+                raise MalformedError(f"{size} bytes are announced and {len(data)} are left")
             yield tag >> 3, data[:size]
             data = data[size:]
         else:
-            raise Malformed(f"a field of type {kind}")
+            raise MalformedError(f"a field of type {kind}")
 
 
 def _varint(data: memoryview) -> tuple[int, memoryview]:
@@ -128,4 +128,4 @@ def _varint(data: memoryview) -> tuple[int, memoryview]:
         value |= (data[i] & 0x7F) << (7 * i)
         if data[i] < 0x80:
             return value, data[i + 1 :]
-    raise Malformed("it ends within a number")
+    raise MalformedError("it ends within a number")

@@ -22,8 +22,8 @@ def recognize(content: dict[str, Any], name: str) -> Imported | None:
     channels, features = len(weights[-1]) // 4, len(weights[0])
     if channels not in (1, 3) or weights[0].shape[1] != 4 * channels + 1:
         raise UserError(
-            f"{name}: an FFDNet from {weights[0].shape[1]} to {len(weights[-1])} channels; n3net knows those from 5 to 4 "
-            "(gray) and from 13 to 12 (colour)"
+            f"{name}: an FFDNet from {weights[0].shape[1]} to {len(weights[-1])} channels; n3net knows those from 5 to "
+            "4 (gray) and from 13 to 12 (colour)"
         )
     order = our_order(channels)
     weights[0] = torch.cat([weights[0][:, order], weights[0][:, -1:]], 1)

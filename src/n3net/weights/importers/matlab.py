@@ -1,8 +1,8 @@
 """MATLAB's files: version 5 read here, version 7.3, which is HDF5, by h5py.
 
-Structs become dictionaries, cells lists, text strings, and numbers arrays with MATLAB's axes. What else a file may hold,
-such as handles of functions, is passed over as None. Nothing is allocated on a file's word: sizes are compared with the
-bytes that are there, and what compressed parts unfold to is limited.
+Structs become dictionaries, cells lists, text strings, and numbers arrays with MATLAB's axes. What else a file may
+hold, such as handles of functions, is passed over as None. Nothing is allocated on a file's word: sizes are compared
+with the bytes that are there, and what compressed parts unfold to is limited.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CELL, STRUCT, TEXT = 1, 2, 4  # classes of matrices beside those of numbers
 ENCODINGS = {2: "latin-1", 1: "latin-1", 4: "utf-16", 16: "utf-8", 17: "utf-16", 18: "utf-32"}
 
 
-class Malformed(ValueError):
+class MalformedError(ValueError):
     """A file that is not what it says."""
 
 
@@ -47,7 +47,7 @@ def read(path: Path) -> dict[str, Any]:
         if start.startswith(HDF5) or start[512:520] == HDF5:
             return _read_hdf5(path)
         return _Reader(path.read_bytes()).variables()
-    except (Malformed, struct.error, zlib.error, UnicodeError, RecursionError) as error:
+    except (MalformedError, struct.error, zlib.error, UnicodeError, RecursionError) as error:
         raise UserError(f"{path}: broken or truncated, not a file as MATLAB writes it ({error})") from error
 
 
@@ -56,7 +56,7 @@ class _Reader:
 
     def __init__(self, content: bytes) -> None:
         if len(content) < 128 or content[126:128] not in (b"IM", b"MI"):
-            raise Malformed("its header is incomplete")
+            raise MalformedError("its header is incomplete")
         self.content = memoryview(content)[128:]
         self.order: Literal["<", ">"] = "<" if content[126:128] == b"IM" else ">"
         self.left, self.things = LARGEST, MOST
@@ -77,7 +77,7 @@ class _Reader:
         unfolding = zlib.decompressobj()
         out = unfolding.decompress(data, self.left)
         if unfolding.unconsumed_tail:
-            raise Malformed(f"it unfolds to more than {LARGEST} bytes")
+            raise MalformedError(f"it unfolds to more than {LARGEST} bytes")
         self.left -= len(out)
         return memoryview(out)
 
@@ -87,39 +87,39 @@ class _Reader:
         if kind >> 16:  # a small one: type and size in four bytes, and four more of content
             size, kind = kind >> 16, kind & 0xFFFF
             if size > 4:
-                raise Malformed(f"an element of {size} bytes in four")
+                raise MalformedError(f"an element of {size} bytes in four")
             return kind, data[4 : 4 + size], data[8:]
         if size > len(data) - 8:
-            raise Malformed(f"an element of {size} bytes where {len(data) - 8} are left")
+            raise MalformedError(f"an element of {size} bytes where {len(data) - 8} are left")
         end = 8 + size if kind == COMPRESSED else 8 + -(-size // 8) * 8
         return kind, data[8 : 8 + size], data[end:]
 
     def _numbers(self, data: memoryview) -> tuple[Any, memoryview]:
         kind, content, rest = self._element(data)
         if kind not in NUMBERS:
-            raise Malformed(f"numbers of type {kind}")
+            raise MalformedError(f"numbers of type {kind}")
         stored = np.dtype(NUMBERS[kind]).newbyteorder(self.order)
         if len(content) % stored.itemsize:
-            raise Malformed(f"numbers of {stored.itemsize} bytes in {len(content)}")
+            raise MalformedError(f"numbers of {stored.itemsize} bytes in {len(content)}")
         return np.frombuffer(content, stored), rest
 
     def _matrix(self, data: memoryview, depth: int) -> tuple[str, Any]:
         """Name and value."""
         self.things -= 1
         if depth > DEEPEST or self.things < 0:
-            raise Malformed(f"cells within cells, over {DEEPEST} deep, or over {MOST} things")
+            raise MalformedError(f"cells within cells, over {DEEPEST} deep, or over {MOST} things")
         if not len(data):
             return "", np.empty((0, 0))
         flags, data = self._numbers(data)
         if not len(flags):
-            raise Malformed("a matrix without a class")
+            raise MalformedError("a matrix without a class")
         kind = int(flags[0]) & 0xFF
         if kind not in (CELL, STRUCT, TEXT, *TYPES):
             return "", None  # handles of functions, objects, sparse matrices
         shape_, data = self._numbers(data)
         shape = tuple(int(n) for n in shape_)
         if not shape or min(shape) < 0:
-            raise Malformed(f"a matrix of shape {shape}")
+            raise MalformedError(f"a matrix of shape {shape}")
         _, name, data = self._element(data)
         return bytes(name).decode("latin-1"), self._value(kind, shape, data, depth)
 
@@ -128,7 +128,7 @@ class _Reader:
         if kind in TYPES:
             values, _ = self._numbers(data)
             if len(values) != count:
-                raise Malformed(f"a matrix of shape {shape} with {len(values)} numbers")
+                raise MalformedError(f"a matrix of shape {shape} with {len(values)} numbers")
             return values.astype(TYPES[kind]).reshape(shape, order="F")
         if kind == TEXT:
             stored, content, _ = self._element(data)
@@ -139,7 +139,7 @@ class _Reader:
         _, names, data = self._element(data)
         width = int(length[0]) if len(length) else 0
         if width < 1 or len(names) % width:
-            raise Malformed(f"names of {width} letters in {len(names)} bytes")
+            raise MalformedError(f"names of {width} letters in {len(names)} bytes")
         fields = [bytes(names[i : i + width]).split(b"\0")[0].decode("latin-1") for i in range(0, len(names), width)]
         members, _ = self._members(count * len(fields), data, depth)
         step = max(len(fields), 1)
@@ -149,12 +149,12 @@ class _Reader:
     def _members(self, count: int, data: memoryview, depth: int) -> tuple[list[Any], memoryview]:
         """So many matrices."""
         if count > len(data) // 8:
-            raise Malformed(f"{count} things in {len(data)} bytes")
+            raise MalformedError(f"{count} things in {len(data)} bytes")
         out = []
         for _ in range(count):
             kind, content, data = self._element(data)
             if kind != MATRIX:
-                raise Malformed(f"an element of type {kind} within a cell or a struct")
+                raise MalformedError(f"an element of type {kind} within a cell or a struct")
             out.append(self._matrix(content, depth + 1)[1])
         return out, data
 
@@ -171,20 +171,20 @@ def _read_hdf5(path: Path) -> dict[str, Any]:
         nonlocal left, things
         things -= 1
         if depth > DEEPEST or things < 0:
-            raise Malformed(f"cells within cells, over {DEEPEST} deep, or over {MOST} things")
+            raise MalformedError(f"cells within cells, over {DEEPEST} deep, or over {MOST} things")
         if isinstance(thing, h5py.Group):
             return {name: value(member(thing, name), depth + 1) for name in thing}
         if not isinstance(thing, h5py.Dataset):
             return None
         if thing.external or thing.is_virtual:
-            raise Malformed("it keeps its numbers in other files")
+            raise MalformedError("it keeps its numbers in other files")
         references = h5py.check_ref_dtype(thing.dtype) is h5py.Reference
         if not references and thing.dtype.kind not in "fiub":
             return None
         chunk = math.prod(thing.chunks) if thing.chunks else 0
         needed = max(thing.size, chunk) * thing.dtype.itemsize
         if needed > left:
-            raise Malformed(f"{thing.name} needs {needed} bytes, with all else more than {LARGEST}")
+            raise MalformedError(f"{thing.name} needs {needed} bytes, with all else more than {LARGEST}")
         left -= needed
         array = thing[()]
         if references:
@@ -197,14 +197,14 @@ def _read_hdf5(path: Path) -> dict[str, Any]:
 
     def member(group: Any, name: str) -> Any:
         if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-            raise Malformed(f"{name} is a link to something else")
+            raise MalformedError(f"{name} is a link to something else")
         return group[name]
 
     try:
         with h5py.File(path, "r") as file:
             return {name: value(member(file, name), 0) for name in file if not name.startswith("#")}
     except (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError) as error:
-        raise Malformed(str(error).splitlines()[0] if str(error) else type(error).__name__) from error
+        raise MalformedError(str(error).splitlines()[0] if str(error) else type(error).__name__) from error
 
 
 def layers(content: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,0 +1,1 @@
+"""What a block chooses, as figures and pictures, and the pictures of the paper's idea."""

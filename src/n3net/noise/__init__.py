@@ -1,0 +1,1 @@
+"""Models and estimates of noise: white, of photographs, of sensors."""

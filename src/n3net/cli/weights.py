@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as jsons
-import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -85,7 +84,7 @@ def verify(names: Names = None) -> None:
 
 @app.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(help="The authors' N3Net (.t7), KAIR's or SaoYan's DnCNN (.pth).")],
+    file: Annotated[Path, typer.Argument(help="Weights of another program: .t7, .pth, .pt, .mat or .caffemodel.")],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write. (default: one among your own weights)")
     ] = None,
@@ -93,7 +92,11 @@ def import_(
     sigma: Annotated[float | None, typer.Option(help="Noise level of its training, if the file name lacks it.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Turn a public file of another program into one of ours. Nothing in the file is executed."""
+    """Turn a public file of another program into one of ours. Nothing in the file is executed.
+
+    What it is, is found out from what it holds: N3Net, DnCNN, FFDNet, NLNet, UNLNet, RED30, VDSR, MemNet, MDSR and
+    EDSR as their authors publish them, and some others' versions. 'n3net models' tells where they are found.
+    """
     from n3net.errors import UserError
     from n3net.weights import import_file, save, user_directory
     from n3net.weights.store import SUFFIX
@@ -104,9 +107,6 @@ def import_(
     if target.exists() and not force:
         raise UserError(f"{target}: exists; --force replaces it")
     model, metadata = import_file(file)
-    in_name = re.search(r"sigma(\d+)", file.name)
-    if sigma is None and in_name:
-        sigma = float(in_name[1])
     if sigma is not None:
         metadata["training"]["sigma"] = sigma
     save(target, model, metadata)

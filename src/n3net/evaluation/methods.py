@@ -11,12 +11,10 @@ import torch
 from torch import Tensor
 
 from n3net.errors import UserError
-from n3net.evaluation.names import NN3D, split_label
+from n3net.evaluation.names import split_label
 from n3net.weights.record import recorded_range
 
 Run = Callable[[Tensor, Any], Tensor]
-
-NN3D_TILE = 1024  # pixels along a side
 
 
 @dataclass(frozen=True)
@@ -40,13 +38,11 @@ class Method:
 
 
 def method(name: str) -> Method:
-    """A method by name: of :data:`CLASSICAL`, ``nn3d:WEIGHTS`` for a non-local step after a network, or weights."""
+    """A method by name: of :data:`CLASSICAL`, or what :func:`n3net.load` takes."""
     label, name = split_label(name)
     label = label or name
     if name in CLASSICAL:
         return Method(label, CLASSICAL[name]())
-    if name.startswith(NN3D):
-        return _nn3d(label, name.removeprefix(NN3D))
     from n3net.models import Denoiser
     from n3net.models.preparing import prepare
     from n3net.weights.store import load_for
@@ -84,22 +80,6 @@ def in_tiles(
 def trained_for(record: dict[str, Any]) -> tuple[float, float] | None:
     """Lowest and highest noise level that a training record names."""
     return recorded_range(record, "sigma")
-
-
-def _nn3d(label: str, weights: str) -> Method:
-    from n3net.models import Denoiser, nn3d
-
-    class Nothing(torch.nn.Identity):
-        reach = 0
-
-    base = method(weights)
-
-    def run(noisy: Tensor, sigma: float) -> Tensor:
-        channels = len(noisy)
-        step = Denoiser(nn3d.NN3D(Nothing(), channels), channels, noise_map=True)
-        return in_tiles(step.net, base.run(noisy, sigma), lambda x: step.told(x, sigma), step.finish, NN3D_TILE)
-
-    return Method(label, run, base.channels, base.trained_for, base.digest)
 
 
 def _noisy() -> Run:

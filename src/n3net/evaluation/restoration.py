@@ -76,6 +76,7 @@ class Case:
         truth: the image.
         degraded: what is left of it, of the same shape.
         given: what methods are given instead, where that is smaller.
+        colors: what those are given that work on colours, and make of it what is compared.
         border: pixels that are not counted.
     """
 
@@ -84,6 +85,13 @@ class Case:
     degraded: Tensor
     given: Tensor | None = None
     border: int = 0
+    colors: Tensor | None = None
+
+    def given_to(self, method: Method) -> Tensor:
+        """What a method starts from."""
+        if self.colors is not None and method.channels == 3:
+            return self.colors
+        return self.degraded if self.given is None else self.given
 
 
 @dataclass(frozen=True)
@@ -121,13 +129,13 @@ def measure(
     """
     rows = []
     for index, case in enumerate(cases):
-        given = case.degraded if case.given is None else case.given
         if index == 0:
             for method in methods:
-                method.run(given[..., :64, :64], level.told)
+                method.run(case.given_to(method)[..., :64, :64], level.told)
         outputs, scores = {}, {}
         truth = _inner(case.truth, case.border)
         for method in methods:
+            given = case.given_to(method)
             start = time.perf_counter()
             out = method.run(given, level.told)
             seconds = time.perf_counter() - start

@@ -64,14 +64,15 @@ def denoise_photograph(
 
     Args:
         image: (H, W) or (H, W, 3), uint8, uint16 or floats.
-        model: with a noise map; by default ``"photo"`` if there are such weights, else as :func:`n3net.denoise` does.
+        model: with a noise map, or one that estimates the noise itself, as CBDNet does; by default ``"photo"`` if there
+            are such weights, else as :func:`n3net.denoise` does.
         strength, best, peak, tile, device, progress: see there.
     """
     image = as_image(image)
     peak = white_of(image, peak)
     net = photo_denoiser_for(model, image.ndim == 2 or is_gray(image))
     noise, confidence = noise_map(image, peak)
-    if is_for_photographs(net):
+    if is_for_photographs(net) or not net.noise_map:
         more: dict[str, Any] = {"strength": strength, "best": best, "tile": tile, "device": device}
         pixels = denoise(image, noise, net, peak=peak, progress=progress, **more)
         return Photograph(pixels, noise, confidence)
@@ -95,8 +96,9 @@ def default_weights(gray: bool) -> str:
 
 
 def check_model(model: nn.Module) -> None:
-    """Refuse a network that cannot be told the noise."""
-    if not getattr(model, "noise_map", False):
+    """Refuse a network that neither can be told the noise nor finds it out itself."""
+    net = getattr(model, "net", None)
+    if not getattr(model, "noise_map", False) and not hasattr(net, "estimator"):
         raise UserError("--real needs a model with a noise map, this one knows one noise level only")
 
 

@@ -16,17 +16,17 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load, save_file
+from safetensors.torch import load
+from safetensors.torch import save as serialize
 from torch import Tensor, nn
 
 from n3net.errors import UserError
+from n3net.io.files import writing
 from n3net.models.registry import MODELS, Recipe, create
 from n3net.version import __version__
 
@@ -61,18 +61,8 @@ def save(path: str | Path, model: nn.Module, metadata: dict[str, Any] | None = N
     document.setdefault("training", {})
     document.setdefault("licence", "not stated")
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    try:
-        save_file(tensors, beside, metadata={KEY: json.dumps(document)})
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(beside, 0o666 & ~umask)
-        os.replace(beside, path)
-    except BaseException:
-        Path(beside).unlink(missing_ok=True)
-        raise
+    with writing(path, force=True, durable=True) as file:
+        file.write(serialize(tensors, {KEY: json.dumps(document)}))
     return path
 
 

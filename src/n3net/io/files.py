@@ -77,6 +77,16 @@ def placing(target: Path, force: bool, *, durable: bool = False) -> Iterator[Pat
         os.close(handle)  # and its lock
 
 
+def opened(path: Path) -> BinaryIO:
+    """A file to read. A pipe or a device is refused instead of waited for, whatever its name says that it is."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(handle)
+        raise UserError(f"{path}: expected a file, it is {'a folder' if stat.S_ISDIR(mode) else 'a pipe or a device'}")
+    return os.fdopen(handle, "rb")
+
+
 def refuse_existing(target: Path | None, force: bool) -> None:
     """Refuse what :func:`writing` would refuse, before there is anything to write."""
     if target is None:

@@ -40,7 +40,7 @@ class Reporter:
             BarColumn(),
             TextColumn("{task.percentage:3.0f}%"),
             TimeElapsedColumn(),
-            TextColumn("{task.fields[figures]}"),
+            TextColumn("{task.fields[figures]}", markup=False),
             console=self.console,
             disable=not self.console.is_terminal,
         )

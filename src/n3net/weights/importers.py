@@ -59,12 +59,19 @@ def _read(path: Path) -> State:
     if not path.is_file():
         raise UserError(f"{path}: there is no such file")
     try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as file:
+                broken = file.testzip()  # torch does not look at the checksums
+            if broken is not None:
+                raise UserError(f"{path}: damaged, {broken!r} in it does not match its checksum; get it again")
         content = torch.load(path, weights_only=True, map_location="cpu")
     except pickle.UnpicklingError as error:
         raise UserError(
             f"{path}: refused: the file is broken, or holds code beside tensors, which n3net never runs"
         ) from error
-    except (RuntimeError, EOFError, ValueError, KeyError, zipfile.BadZipFile, OSError, IndexError) as error:
+    except (UserError, MemoryError):
+        raise
+    except Exception as error:  # torch raises whatever the bytes of a broken file lead to
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"{path}: broken or truncated, torch cannot read it ({reason})") from error
     for key in ("net", "state_dict", "params"):
@@ -75,6 +82,8 @@ def _read(path: Path) -> State:
     for name, value in content.items():
         if value.numel() * value.element_size() > value.untyped_storage().nbytes():
             raise UserError(f"{path}: refused: {name} claims to be {tuple(value.shape)}, more than the file holds")
+        if not bool(torch.isfinite(value).all()):
+            raise UserError(f"{path}: refused: {name} holds values that are no numbers")
     return {str(name).removeprefix("module."): value.float() for name, value in content.items()}
 
 

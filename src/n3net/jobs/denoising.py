@@ -115,7 +115,7 @@ class Denoise(Work):
         if self.bayer and ending not in (*TIFF, DNG):
             raise UserError("--bayer: the mosaic can be written as .tif or .dng; name such a file with -o")
         model = self._raw_network
-        photo = RawPhoto(job.source, files.max_pixels)  # closed when nobody needs it any more
+        photo = RawPhoto(job.source, files.max_pixels)
         if job.target is not None and ending != DNG:
             check_sides(format_for(job.target), *photo.mosaic.shape)
         levels, note = _levels(photo, self.noise)

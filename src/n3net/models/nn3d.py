@@ -7,9 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from n3net.neighbors.backends import choose
-from n3net.neighbors.grid import col2im, crop, im2col, pad
-from n3net.neighbors.images import Matching, Pads
+from n3net.neighbors.backends import distances
+from n3net.neighbors.grid import Matching, Pads, col2im, crop, im2col, pad
 from n3net.neighbors.reference import slots_of
 
 
@@ -65,7 +64,7 @@ class NN3D(nn.Module):
         columns = im2col(image, m.patch_size, m.stride)  # (B, D, Qh, Qw)
         patches = columns.flatten(-2).transpose(1, 2)  # (B, Q, D)
         source = image if m.patch_size % m.stride == 0 else columns
-        d = choose("auto", source, grid, "hard").distances(source, grid)  # (B, Qh, Qw, M)
+        d = distances(source, grid)  # (B, Qh, Qw, M)
         d = d.masked_fill(~grid.candidates(d.device), torch.inf).flatten(1, 2)  # (B, Q, M)
         slots = d.topk(self.group - 1, largest=False).indices  # (B, Q, group - 1)
         index = slots_of(grid, d.device)  # (Q, M)

@@ -8,7 +8,18 @@ import pytest
 import torch
 
 from n3net.errors import UserError
-from n3net.models import ALIASES, MODELS, NN3D, DnCNN, N3Net, count_parameters, create, describe, fold_batch_norm
+from n3net.models import (
+    ALIASES,
+    MODELS,
+    NN3D,
+    Denoiser,
+    DnCNN,
+    N3Net,
+    count_parameters,
+    create,
+    describe,
+    fold_batch_norm,
+)
 from n3net.models.nn3d import haar_matrix
 from n3net.nn import PRESETS, N3Options
 

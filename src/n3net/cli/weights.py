@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsons
+import re
 from pathlib import Path
 from typing import Annotated, Any
 

@@ -275,7 +275,7 @@ class _Runner:
         }
         self.settings = {
             "model": model or MODEL,
-            "digest": getattr(self.net, "record", {}).get("digest"),
+            "digest": self.net.record.get("digest"),
             "estimator": estimator,
             "threshold": threshold,
             "limit": limit,

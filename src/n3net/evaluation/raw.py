@@ -45,7 +45,7 @@ def raw_method(name: str) -> Method:
     from n3net.models.raw import RawDenoiser
     from n3net.weights.store import load_for
 
-    model = load_for("raw data", name, RawDenoiser)
+    model = load_for(name, RawDenoiser)
     net: Any = prepare(model)
 
     def run(noisy: Tensor, level: NoiseLevel) -> Tensor:

@@ -166,7 +166,7 @@ def _stands_for(model: dict[str, Any], figure: Reported) -> bool:
     wanted = "dncnn-17" if figure.model == "nn3d" else str(figure.model)
     if model["name"] not in MODELS or MODELS[model["name"]].build is not MODELS[wanted].build:
         return False
-    expected, found = full_config(wanted, **figure.config), model["config"]
+    expected, found = full_config(wanted, **figure.config), full_config(model["name"], **model["config"])
     return found.get("channels", 1) == 1 and all(
         found.get(key) == expected[key] for key in expected if key not in DETAILS
     )

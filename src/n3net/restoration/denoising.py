@@ -110,7 +110,7 @@ def denoiser_for(model: str | Path | nn.Module | None, gray: bool) -> Denoiser:
     """The model itself, by name or file, or the default one."""
     from n3net.models import Denoiser
 
-    return load_for("denoising", (GRAY if gray else COLOR) if model is None else model, Denoiser)
+    return load_for((GRAY if gray else COLOR) if model is None else model, Denoiser)
 
 
 @dataclass(frozen=True)

@@ -101,12 +101,13 @@ def test_block_equals_the_authors_with_their_rounding(backend: str) -> None:
     logits = -scale[..., None] * d.unflatten(1, (grid.query_rows, grid.query_cols))
     choice = Choice(k=7, scale=scale, strength=torch.ones_like(scale))
     problem = Windows(embedding=pad(x, pads), values=pad(x, pads), choice=choice, grid=grid)
+    sizes = [grid.rows, grid.cols, grid.cell, grid.patch, grid.window, 0]
     aggregate: dict[str, Any] = {
         "reference": lambda: reference.aggregate(logits, problem),
         "dense": lambda: tiled.aggregate(logits, problem, None),
         "tiled": lambda: tiled.aggregate(logits, problem, 7),
         "native": lambda: torch.ops.n3net.window_aggregate(
-            logits,
+            logits, choice.strength, problem.values, sizes, 7, False
             choice.strength,
             problem.values,
             [grid.rows, grid.cols, grid.cell, grid.patch, grid.window, 0],

@@ -31,11 +31,12 @@ MAY_IMPORT = {
     "evaluation": "restoration correspondence weights models raw noise imaging io",
     "inspection": "restoration models nn neighbors imaging io",
     "bench": "training tasks restoration correspondence weights models nn neighbors kernel",
-    "cli": "bench inspection evaluation training restoration correspondence weights models raw noise imaging io",
+    "jobs": "evaluation restoration weights models raw noise imaging io",
+    "cli": "jobs bench inspection evaluation training restoration correspondence weights models raw noise imaging io",
 }
 
 PUBLIC = {
-    "n3net": "__version__ denoise load match select upscale",
+    "n3net": "__version__ denoise load match nearest select upscale",
     "n3net.nn": "N3Block N3Block2d N3Options PRESETS",
     "n3net.models": "CNNet CorrespondenceN3Net Denoiser DnCNN FFDNet N3Net NN3D RED30 Upscaler create",
     "n3net.weights": "available digest import_file info load locate save user_directory",

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from n3net.models import Denoiser, DnCNN, fold_batch_norm
 from n3net.models.ffdnet import FFDNet
-from n3net.models.nn3d import NN3D
 from n3net.models.preparing import prepare
 from n3net.models.red30 import RED30
 from n3net.neighbors.grid import Pads
@@ -87,8 +86,7 @@ def test_tiles_are_exact_for_other_blocks(options: dict[str, object]) -> None:
 @pytest.mark.parametrize("size", [(151, 83), (88, 120)])
 def test_tiles_are_exact_for_the_baselines(size: tuple[int, int]) -> None:
     torch.manual_seed(0)
-    base = DnCNN(depth=3, features=8)
-    nets = [FFDNet(depth=4, features=8), NN3D(base, group=4, window=5), RED30(depth=4, features=8)]
+    nets = [FFDNet(depth=4, features=8), RED30(depth=4, features=8)]
     for net in nets:
         net = fold_batch_norm(realistic(net))
         channels = 1 if isinstance(net, RED30) else 2

@@ -166,7 +166,7 @@ class TestConfig:
     def test_models_for_something_else(self, folder: Path, name: str) -> None:
         options = GaussianOptions(["train"], ["validation"], str(folder), crop=16)
         task = task_class("gaussian")(options, {"name": name}, 0)
-        with pytest.raises(UserError, match=f"model: {name} is not for Gaussian noise"):
+        with pytest.raises(UserError, match=f"model: {name} is not for denoising"):
             task.build_model()
 
     def test_guides(self, folder: Path, tmp_path: Path) -> None:

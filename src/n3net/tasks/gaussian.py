@@ -1,4 +1,4 @@
-"""Removal of Gaussian noise (Sec. 5.1 of the paper)."""
+"""Removal of Gaussian noise (Secs. 5.1 and 5.2 of the paper)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from n3net.errors import UserError
-from n3net.models import Denoiser
+from n3net.models import Denoiser, N3Net
+from n3net.tasks import build
 from n3net.tasks.data import Batch, to_planes
-from n3net.tasks.images import ImageOptions, ImageTask, psnr, squared_error
+from n3net.tasks.images import ImageOptions, ImageTask, clipped_psnr, squared_error
 
 
 @dataclass(frozen=True)
@@ -51,13 +52,11 @@ class GaussianDenoising(ImageTask):
         self.validation_sigma = options.validation_sigma or [(low + high) / 2]
 
     def build_model(self) -> nn.Module:
-        model = super().build_model()
-        if not isinstance(model, Denoiser):
-            raise UserError(f"model: {self.model.get('name')} is not for Gaussian noise; n3net and dncnn-17 are")
+        model: Denoiser = build(self.model, Denoiser)
         low, high = self.options.sigma_range
         if low != high and not model.noise_map:
             raise UserError("data.sigma: a range of noise levels needs a model that is told the level, noise_map: true")
-        self._load_guide(getattr(model.net, "guide", None))
+        self._load_guide(model.net.guide if isinstance(model.net, N3Net) else None)
         return model
 
     def _load_guide(self, guide: nn.Module | None) -> None:
@@ -90,5 +89,5 @@ class GaussianDenoising(ImageTask):
         noise = torch.from_numpy(rng.standard_normal(tuple(clean.shape), dtype=np.float32)).to(device)
         scores = {}
         for sigma in self.validation_sigma:
-            scores[f"psnr-{sigma:g}"] = psnr(model(clean + noise * (sigma / 255), sigma), clean)
+            scores[f"psnr-{sigma:g}"] = clipped_psnr(model(clean + noise * (sigma / 255), sigma), clean)
         return {"psnr": sum(scores.values()) / len(scores), **scores}

@@ -334,7 +334,9 @@ MODELS: dict[str, Entry] = {
         upscaling_mdsr, "MDSR (Lim et al. 2017), colour, x2, x3 and x4 in one", "Table 5", "super-resolution"
     ),
     "mdsr-baseline": Entry(upscaling_mdsr, "MDSR of 16 blocks", "not in the paper", "super-resolution", {"blocks": 16}),
-    "edsr": Entry(upscaling_edsr, "EDSR (Lim et al. 2017), colour, for one factor", "not in the paper", "super-resolution"),
+    "edsr": Entry(
+        upscaling_edsr, "EDSR (Lim et al. 2017), colour, for one factor", "not in the paper", "super-resolution"
+    ),
     "edsr-baseline": Entry(
         upscaling_edsr,
         "EDSR of 16 blocks of 64 features",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os.path import realpath
 from pathlib import Path
 from typing import Annotated
 
@@ -52,7 +53,7 @@ def command(
     cameras = Cameras(intrinsics or (), focal or (), fov or ())
     sizes = [_size(text) for text in size or ()]
     target = output or matches.with_name(f"{matches.stem}-filtered{matches.suffix}")
-    if json is not None and json.resolve() == target.resolve():
+    if json is not None and realpath(json) == realpath(target):
         raise UserError(f"--output and --json are the same file, {target}: give --json another name")
     for path in (target, json):
         refuse_existing(path, force)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from n3net.checking import printable
 from n3net.cli.pictures import Device, Force, finite
 from n3net.errors import UserError
 
@@ -350,7 +351,7 @@ def describe(pose: Any) -> str:
 
 
 def _complain(line: str) -> None:
-    typer.echo(f"n3net: {line}", err=True)
+    typer.echo(f"n3net: {printable(line)}", err=True)
 
 
 def _write_database(path: Path, jobs: Sequence[_Job], force: bool) -> None:

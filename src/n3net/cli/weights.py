@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json as jsons
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from n3net.checking import printable
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True, help="Trained weights.")
 
@@ -18,6 +21,7 @@ Names = Annotated[list[str] | None, typer.Argument(help="Names or files; all if 
 def list_(json: Annotated[bool, typer.Option("--json", help="For programs.")] = False) -> None:
     """All weights that can be used by name, and those that can be fetched."""
     from n3net.errors import UserError
+    from n3net.jobs.many import unexpected
     from n3net.weights import available, info
     from n3net.weights.fetch import SOURCES
     from n3net.weights.store import SHIPPED
@@ -26,11 +30,7 @@ def list_(json: Annotated[bool, typer.Option("--json", help="For programs.")] = 
     for name, path in available().items():
         try:
             record = info(path)
-        except UserError as error:
-            typer.echo(f"n3net: {error}", err=True)
-            continue
-        entries.append(
-            {
+            entry = {
                 "name": name,
                 "model": record["model"]["name"],
                 "sigma": _sigma(record),
@@ -38,9 +38,15 @@ def list_(json: Annotated[bool, typer.Option("--json", help="For programs.")] = 
                 "from": "package" if path.parent == SHIPPED else str(path.parent),
                 "licence": record["licence"],
             }
-        )
+        except (UserError, OSError) as error:
+            typer.echo(f"n3net: {printable(error)}", err=True)
+            continue
+        except Exception as error:  # one odd file must not hide the others
+            typer.echo(f"n3net: {printable(path)}: {printable(unexpected(error))}", err=True)
+            continue
+        entries.append(entry)
     if json:
-        typer.echo(jsons.dumps(entries, indent=1, ensure_ascii=False))
+        typer.echo(_json(entries))
         return
     from n3net.cli.tables import table
 
@@ -60,13 +66,14 @@ def info(name: Name) -> None:
     from n3net.weights import info, locate
 
     path = locate(name)
-    typer.echo(jsons.dumps({"file": str(path), **info(path)}, indent=1, ensure_ascii=False))
+    typer.echo(_json({"file": str(path), **info(path)}))
 
 
 @app.command()
 def verify(names: Names = None) -> None:
     """Check that files are whole, fit their model, and give finite numbers when they run."""
     from n3net.errors import UserError
+    from n3net.jobs.many import unexpected
     from n3net.weights import available
     from n3net.weights.verify import verify
 
@@ -75,9 +82,10 @@ def verify(names: Names = None) -> None:
         try:
             verify(name)
             typer.echo(f"ok    {name}")
-        except UserError as error:
+        except Exception as error:  # of this file; the others are verified, too
             failed += 1
-            typer.echo(f"FAIL  {name}: {error}", err=True)
+            words = str(error) if isinstance(error, UserError | OSError) else unexpected(error)
+            typer.echo(f"FAIL  {printable(name)}: {printable(words)}", err=True)
     if failed:
         raise typer.Exit(1)
 
@@ -98,14 +106,16 @@ def import_(
     EDSR as their authors publish them, and some others' versions. 'n3net models' tells where they are found.
     """
     from n3net.errors import UserError
+    from n3net.io.files import refuse_existing
     from n3net.weights import import_file, save, user_directory
     from n3net.weights.store import SUFFIX
 
     if output and name:
         raise UserError("give either --output or --name, not both")
+    if name is not None and (name in ("", ".", "..") or name.startswith(".") or re.search(r"[/\\\x00]", name)):
+        raise UserError(f"--name {name}: expected a plain name without folders; --output takes a file anywhere")
     target = output or user_directory() / f"{name or file.stem}{SUFFIX}"
-    if target.exists() and not force:
-        raise UserError(f"{target}: exists; --force replaces it")
+    refuse_existing(target, force)
     model, metadata = import_file(file)
     if sigma is not None:
         metadata["training"]["sigma"] = sigma
@@ -124,12 +134,18 @@ def fetch(
     from n3net.weights.fetch import SOURCES, TERMS, fetch
 
     typer.echo(TERMS)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
     for name in names or list(SOURCES):
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(name, total=None)
             path = fetch(name, lambda done, size, task=task, bar=bar: bar.update(task, completed=done, total=size))  # type: ignore[misc]
         typer.echo(f"{name} -> {path}")
+
+
+def _json(value: Any) -> str:
+    """As JSON; what would steer a terminal is written as JSON's own escapes."""
+    text = jsons.dumps(value, indent=1, ensure_ascii=False)
+    return "".join(c if c.isprintable() or c == "\n" else jsons.dumps(c)[1:-1] for c in text)
 
 
 def _sigma(record: dict[str, Any]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import shutil
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from n3net.correspondence.matching import Matches, View
 from n3net.correspondence.sfm import pycolmap
 from n3net.correspondence.sift import nearest
 from n3net.errors import UserError
-from n3net.io.files import refuse_existing
+from n3net.io.files import placing
 
 Array = npt.NDArray[Any]
 Model = str | Path | nn.Module | None
@@ -216,26 +215,19 @@ def filter_database(
 @contextmanager
 def _new_database(path: Path, force: bool, template: Path | None = None) -> Iterator[Any]:
     """A database that appears under its name when it is complete."""
-    colmap = pycolmap()
-    refuse_existing(path, force)
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
-    try:
+    with placing(path, force) as part:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if template is not None:
-                shutil.copyfile(template, part)
-            opened = colmap.Database.open(str(part))
-        except OSError as error:
-            raise UserError(f"{path}: cannot be written ({error.strerror or error})") from None
-        except RuntimeError as error:
-            raise UserError(f"{template or path}: pycolmap cannot open this database ({error})") from None
-        with opened as database:
-            yield database
-        refuse_existing(path, force)
-        part.replace(path)
-    finally:
-        for leftover in path.parent.glob(f"{glob.escape(part.name)}*"):  # SQLite keeps journals beside its files
-            leftover.unlink(missing_ok=True)
+            try:
+                if template is not None:
+                    shutil.copyfile(template, part)
+                opened = pycolmap().Database.open(str(part))
+            except RuntimeError as error:
+                raise UserError(f"{template or path}: pycolmap cannot open this database ({error})") from None
+            with opened as database:
+                yield database
+        finally:
+            for journal in part.parent.glob(f"{glob.escape(part.name)}-*"):  # which SQLite keeps beside its files
+                journal.unlink(missing_ok=True)
 
 
 def _add_image(database: Any, view: View) -> int:

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from typing import IO, Any, TypeVar
 
@@ -176,6 +177,7 @@ if hasattr(os, "register_at_fork"):  # a forked process must not speak to the wo
 
 def serve() -> None:
     """What a worker process does: calls from its standard input, answers to its standard output, until that ends."""
+    warnings.filterwarnings("ignore", module=r"PIL\.")  # as in the command line
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the caller decides
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)

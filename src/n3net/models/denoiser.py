@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -23,15 +25,18 @@ class Denoiser(nn.Module):
             raise ValueError("relative: only with a noise map")
         self.net, self.channels, self.noise_map, self.relative = net, channels, noise_map, relative
 
-    def forward(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, sigma: float | Tensor | None = None, both: bool = False) -> Any:
         """Denoise.
 
         Args:
             x: noisy image (B, channels, H, W), in [0, 1].
             sigma: standard deviation of the noise in gray levels of 0..255, a number, (B,) or (B, 1, H, W); ignored by
                 a net without noise map, which knows one level only.
+            both: of a net that estimates the noise, as CBDNet does: the estimate, too, for training.
         """
         told = self.told(x, sigma)
+        if both:
+            return self.net.both(told)  # type: ignore[operator]
         return self.finish(self.net(told), told)
 
     def told(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from n3net.models.denoiser import Denoiser
-from n3net.neighbors.backends import choose
-from n3net.neighbors.grid import Grid, col2im, crop, im2col, pad
-from n3net.neighbors.images import Matching
+from n3net.neighbors.backends import distances
+from n3net.neighbors.grid import Grid, Matching, col2im, crop, im2col, pad
 from n3net.neighbors.reference import slots_of
 
 STRENGTH = 0.25  # tau, where coefficients are halved, in standard deviations of the noise
@@ -87,7 +86,7 @@ class NN3D(nn.Module):
         """The patches of each patch's group, itself first: (B, C, H, W) -> (B, Q, group)."""
         image, grid = self._grid(image)
         source = image if self.matching.patch_size % self.matching.stride == 0 else self._columns(image)
-        d = choose("auto", source, grid, "hard").distances(source, grid)  # (B, Qh, Qw, M)
+        d = distances(source, grid)  # (B, Qh, Qw, M)
         d = d.masked_fill(~grid.candidates(d.device), torch.inf).flatten(1, 2)  # (B, Q, M)
         nearest = d.topk(min(self.group - 1, d.shape[2]), largest=False)  # (B, Q, k)
         index = slots_of(grid, d.device)  # (Q, M)

@@ -35,6 +35,7 @@ from n3net.selection import Rule
 # Largest value of an integer in a config, so that a file's config cannot ask for a network without end.
 LIMITS = {"depth": 256, "stages": 32, "window": 255, "patch_size": 255, "stride": 255}
 LIMIT = 1024
+MOST_LAYERS = 512
 
 Options = str | dict[str, Any] | N3Options
 
@@ -403,12 +404,15 @@ def full_config(name: str, **overrides: Any) -> dict[str, Any]:
     for key in overrides:
         if key not in parameters:
             raise UserError(f"{name} has no option {key!r}{nearest(key, parameters)}")
-    config = {}
+    config: dict[str, Any] = {}
     for key, parameter in parameters.items():
         value = convert({**entry.config, **overrides}.get(key, parameter.default), hints[key], f"{name}: {key}")
         if isinstance(value, int) and not isinstance(value, bool) and not 0 <= value <= LIMITS.get(key, LIMIT):
             raise UserError(f"{name}: {key}: expected 0 to {LIMITS.get(key, LIMIT)}, got {value}")
         config[key] = asdict(_options(value)) if key == "options" else value
+    layers = config.get("stages", 1) * (config.get("depth") or 1)
+    if layers > MOST_LAYERS:
+        raise UserError(f"{name}: stages times depth: expected at most {MOST_LAYERS}, got {layers}")
     if config.get("channels", 1) not in (1, 3):
         raise UserError(f"{name}: channels: expected 1 (gray) or 3 (colour), got {config['channels']}")
     return config

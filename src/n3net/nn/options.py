@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args, get_origin, get_type_hints
 
 from n3net.neighbors.grid import Border
-from n3net.neighbors.images import Distance
+from n3net.neighbors.problem import Distance
 from n3net.selection import Update
 
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from n3net.errors import UserError
 from n3net.memory import return_freed_memory
 from n3net.restoration.streaming import stream, tile_for
 from n3net.restoration.tiles import Part, Tile, smallest_size, split
@@ -81,6 +82,10 @@ def run(
                 if rows.start < rows.stop and cols.start < cols.stop:
                     result = out if finish is None else finish(out, given)
                     inner = result[0, :, _moved(rows, -there[0].start), _moved(cols, -there[1].start)]
+                    if not bool(torch.isfinite(inner).all()):
+                        raise UserError(
+                            "the network gave values that are no numbers; 'n3net weights verify' tests its weights"
+                        )
                     write((rows, cols), inner.permute(1, 2, 0).cpu().numpy())
         before += part.pixels
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from n3net.neighbors.images import Matching, Pads
+from n3net.neighbors.grid import Matching, Pads
 from n3net.nn import N3Block2d
 from n3net.restoration.streaming import bytes_per_pixel, widest_image
 

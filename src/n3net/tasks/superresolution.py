@@ -50,6 +50,7 @@ class SuperResolution(ImageTask):
         model = super().build_model()
         if not isinstance(model, Upscaler):
             raise UserError(f"model: {self.model.get('name')} is not for super-resolution; n3net-sr and vdsr are")
+        self.every = hasattr(model.net, "outputs")
         return model
 
     def item(self, number: int, rng: np.random.Generator) -> dict[str, Any]:
@@ -59,7 +60,12 @@ class SuperResolution(ImageTask):
         return {"clean": both[None, ..., 0].copy(), "upscaled": both[None, ..., 1].copy()}  # (1, H, W) each
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        loss, figures = squared_error(model(batch["upscaled"]), batch["clean"])
+        if self.every:  # all outputs are compared, and count alike
+            outputs = model(batch["upscaled"], every=True)  # (M + 1, B, 1, H, W)
+            losses = [squared_error(out, batch["clean"]) for out in outputs]
+            loss, figures = torch.stack([loss for loss, _ in losses]).sum(), losses[0][1]
+        else:
+            loss, figures = squared_error(model(batch["upscaled"]), batch["clean"])
         _, bicubic = squared_error(batch["upscaled"], batch["clean"])
         return loss, {**figures, "gain": figures["psnr"] - bicubic["psnr"]}
 

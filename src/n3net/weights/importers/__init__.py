@@ -93,6 +93,9 @@ def _filled(path: Path, found: Imported) -> nn.Module:
             raise UserError(
                 f"{path}: looks like {found.source}, but {name} is {tuple(found.state[name].shape)}, expected {shape}"
             )
+    spoilt = [name for name, tensor in found.state.items() if not bool(torch.isfinite(tensor).all())]
+    if spoilt:
+        raise UserError(f"{path}: refused: {spoilt[0]} holds values that are no numbers")
     unknown = [name for name in found.state if name not in target]
     if unknown:
         raise UserError(f"{path}: looks like {found.source}, but has a {unknown[0]}, which that has not")

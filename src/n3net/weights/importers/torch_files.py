@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import zipfile
 from pathlib import Path
 
 import torch
@@ -15,12 +16,19 @@ from n3net.weights.importers.content import State
 def read(path: Path) -> State:
     """The tensors of a file; beside tensors there may be nothing in it."""
     try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as file:
+                broken = file.testzip()  # torch does not look at the checksums
+            if broken is not None:
+                raise UserError(f"{path}: damaged, {broken!r} in it does not match its checksum; get it again")
         content = torch.load(path, weights_only=True, map_location="cpu")
     except pickle.UnpicklingError as error:
         raise UserError(
             f"{path}: refused: the file is broken, or holds code beside tensors, which n3net never runs"
         ) from error
-    except Exception as error:  # of torch's reader, whatever the bytes make it do
+    except (UserError, MemoryError):
+        raise
+    except Exception as error:  # torch raises whatever the bytes of a broken file lead to
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"{path}: broken or truncated, torch cannot read it ({reason})") from error
     for key in ("net", "state_dict", "params"):

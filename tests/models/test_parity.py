@@ -106,14 +106,7 @@ def test_block_equals_the_authors_with_their_rounding(backend: str) -> None:
         "reference": lambda: reference.aggregate(logits, problem),
         "dense": lambda: tiled.aggregate(logits, problem, None),
         "tiled": lambda: tiled.aggregate(logits, problem, 7),
-        "native": lambda: torch.ops.n3net.window_aggregate(
-            logits, choice.strength, problem.values, sizes, 7, False
-            choice.strength,
-            problem.values,
-            [grid.rows, grid.cols, grid.cell, grid.patch, grid.window, 0],
-            7,
-            False,
-        ),
+        "native": lambda: torch.ops.n3net.window_aggregate(logits, choice.strength, problem.values, sizes, 7, False),
     }
     out = aggregate[backend]()
     difference = crop(out, pads) - x.repeat(1, 7, 1, 1) - data["block1_out"][None, 8:]

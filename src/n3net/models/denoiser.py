@@ -37,15 +37,18 @@ class Denoiser(Model):
         ramp = torch.linspace(0, 1, 60).expand(1, self.channels, 60, 60)
         return self(ramp + 0.1 * torch.randn(ramp.shape, generator=generator), sigma=25.0)
 
-    def forward(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, sigma: float | Tensor | None = None, both: bool = False) -> Any:
         """Denoise.
 
         Args:
             x: noisy image (B, channels, H, W), in [0, 1].
             sigma: standard deviation of the noise in gray levels of 0..255, a number, (B,) or (B, 1, H, W); ignored by
                 a net without noise map, which knows one level only.
+            both: of a net that estimates the noise, as CBDNet does: the estimate, too, for training.
         """
         told = self.told(x, sigma)
+        if both:
+            return self.net.both(told)  # type: ignore[operator]
         return self.finish(self.net(told), told)
 
     def told(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:

@@ -34,13 +34,19 @@ class Upscaler(Model):
     def example(self, generator: torch.Generator) -> Tensor:
         return self(torch.rand(1, 1, 60, 60, generator=generator))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, every: bool = False) -> Tensor:
         """Add what is missing.
 
         Args:
+            every: of a network that has several outputs, as MemNet has: all of them behind the result, (M + 1, B, 1, H,
+                W), for training.
             x: Y of the image in [0, 1], upscaled, (B, 1, H, W); see :mod:`n3net.imaging`.
         """
         told = self.told(x)
+        if every:
+            images = torch.stack(self.net.outputs(told))  # type: ignore[operator]
+            images = torch.cat([self.net.combined(images)[None], images])  # type: ignore[operator]
+            return self.finish(images, told.expand_as(images))
         return self.finish(self.net(told), told)
 
     def told(self, x: Tensor) -> Tensor:

@@ -55,7 +55,8 @@ def surely_finite(*tensors: Tensor, limit: float = math.inf) -> bool:
 
 def _as_it_lies(t: Tensor) -> Tensor:
     """With its dimensions in the order of memory, in which PyTorch reduces several times as fast."""
-    return t.permute(sorted(range(t.dim()), key=lambda dim: -t.stride(dim)))
+    strides = t.stride()
+    return t.permute(sorted(range(t.dim()), key=lambda dim: -strides[dim]))
 
 
 def root(d: Tensor) -> Tensor:

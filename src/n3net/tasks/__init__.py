@@ -21,6 +21,7 @@ TASKS = {
     "gaussian": "n3net.tasks.gaussian:GaussianDenoising",
     "correspondence": "n3net.tasks.correspondence:Correspondences",
     "super-resolution": "n3net.tasks.superresolution:SuperResolution",
+    "color-super-resolution": "n3net.tasks.color_superresolution:ColorSuperResolution",
     "raw": "n3net.tasks.raw:RawDenoising",
     "photo": "n3net.tasks.photo:PhotoDenoising",
 }

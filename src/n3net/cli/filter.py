@@ -43,7 +43,7 @@ def command(
     """
     from n3net.correspondence.arrays import write_arrays
     from n3net.correspondence.estimators import check
-    from n3net.correspondence.filtering import filter_pair, resolve
+    from n3net.correspondence.filtering import filter_network, filter_pair
     from n3net.correspondence.foreign import read_foreign
     from n3net.correspondence.intrinsics import Cameras
     from n3net.correspondence.results import filtered_arrays, filtered_document, save_json
@@ -59,7 +59,7 @@ def command(
         refuse_existing(path, force)
     check(estimator)
     check_device(device)
-    net = resolve(model)
+    net = filter_network(model)
     if matches.suffix == ".db":
         if intrinsics or focal or fov or size or json:
             raise UserError("a COLMAP database has its own cameras and sizes; --json is for npz files")

@@ -261,10 +261,10 @@ class _Runner:
         max_pixels: int,
     ) -> None:
         from n3net.correspondence.estimators import check
-        from n3net.correspondence.filtering import MODEL, resolve
+        from n3net.correspondence.filtering import MODEL, filter_network
 
         check(estimator)
-        self.net = resolve(model)
+        self.net = filter_network(model)
         self.cameras, self.max_pixels = cameras, max_pixels
         self.limit = limit
         self.options: dict[str, Any] = {

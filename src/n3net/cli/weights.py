@@ -92,7 +92,7 @@ def verify(names: Names = None) -> None:
 
 @app.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(help="The authors' N3Net (.t7), KAIR's or SaoYan's DnCNN (.pth).")],
+    file: Annotated[Path, typer.Argument(help="Weights of another program: .t7, .pth, .pt, .mat or .caffemodel.")],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write. (default: one among your own weights)")
     ] = None,
@@ -100,7 +100,11 @@ def import_(
     sigma: Annotated[float | None, typer.Option(help="Noise level of its training, if the file name lacks it.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Turn a public file of another program into one of ours. Nothing in the file is executed."""
+    """Turn a public file of another program into one of ours. Nothing in the file is executed.
+
+    What it is, is found out from what it holds: N3Net, DnCNN, FFDNet, NLNet, UNLNet, RED30, VDSR, MemNet, MDSR and
+    EDSR as their authors publish them, and some others' versions. 'n3net models' tells where they are found.
+    """
     from n3net.errors import UserError
     from n3net.io.files import refuse_existing
     from n3net.weights import import_file, save, user_directory
@@ -113,9 +117,6 @@ def import_(
     target = output or user_directory() / f"{name or file.stem}{SUFFIX}"
     refuse_existing(target, force)
     model, metadata = import_file(file)
-    in_name = re.search(r"sigma(\d+)", file.name)
-    if sigma is None and in_name:
-        sigma = float(in_name[1])
     if sigma is not None:
         metadata["training"]["sigma"] = sigma
     save(target, model, metadata)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from n3net.correspondence.estimators import Pose
-from n3net.correspondence.filtering import Filtered, filter_pair, resolve, score
+from n3net.correspondence.filtering import Filtered, filter_network, filter_pair, score
 from n3net.correspondence.intrinsics import from_matrix
 from n3net.correspondence.matchfile import Pair
 from n3net.correspondence.matching import Matches, View
@@ -101,7 +101,7 @@ def _good(
     x0, x1 = (from_matrix(k[i], f"k{i}").calibrate(points[i][index[:, i]]) for i in range(2))
     d0, d1 = descriptors or (None, None)
     ratio, mutual = (None, None) if d0 is None or d1 is None else _looks(index, d0, d1)
-    return np.asarray(score(Pair(x0, x1, ratio, mutual), resolve(model)) >= 0)
+    return np.asarray(score(Pair(x0, x1, ratio, mutual), filter_network(model)) >= 0)
 
 
 def _looks(index: Array, d0: Array, d1: Array) -> tuple[Array, Array]:
@@ -189,7 +189,7 @@ def filter_database(
     with source.open("rb") as file:
         if file.read(15) != b"SQLite format 3":
             raise UserError(f"{source}: not a COLMAP database")
-    net = resolve(model)
+    net = filter_network(model)
     with _new_database(target, force, source) as database:
         try:
             images = {image.image_id: image for image in database.read_all_images()}

@@ -82,7 +82,7 @@ class Config:
         task: a name of :data:`n3net.tasks.TASKS`.
         model: ``name`` and options for :func:`n3net.models.create`.
         data: the task's own options, see its ``Options``.
-        epochs, steps, budget: length of the run, one of the three; a budget is wall-clock time such as ``3h``.
+        epochs, steps, budget: length of the run, one of the three; a budget is time of training such as ``3h``.
         batch_size: items of a step, over all processes together.
         seed: of initialisation, crops and noise.
         optimizer, schedule: see there.

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -486,6 +487,52 @@ class TestRuns:
         assert rates[-1] < 0.1 * max(rates)
         steps = train(tiny(folder, "budget=3s", "validate_every=0"), tmp_path).step  # the budget is used up
         assert steps == len(rates)
+
+    def test_budget_counts_training_only(self, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        now = 0.0
+
+        def tick() -> float:  # a clock that goes on whenever it is looked at
+            nonlocal now
+            now += 1 / 16
+            return now
+
+        kind = task_class("gaussian")
+        validate = kind.validate
+
+        def slow(*args: object) -> dict[str, float]:
+            nonlocal now
+            now += 1000
+            return validate(*args)
+
+        monkeypatch.setattr("n3net.training.loop.time", SimpleNamespace(perf_counter=tick, monotonic=tick))
+        monkeypatch.setattr(kind, "validate", slow)
+        runs = [tmp_path / name for name in ("often", "never")]
+        steps = [
+            train(tiny(folder, "budget=1s", f"validate_every={every}", "save_every=2"), run).step
+            for run, every in zip(runs, (3, 0), strict=True)
+        ]
+        assert steps[0] == steps[1] == 16
+        assert info(runs[0] / "best.safetensors")["training"]["hours"] == pytest.approx(1 / 3600, abs=1e-3)
+
+    @pytest.mark.parametrize("length", ["steps=6", "budget=1s"])
+    def test_a_complete_run_says_so_and_stops(
+        self, folder: Path, tmp_path: Path, length: str, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        first = train(tiny(folder, length), tmp_path)
+        log, files = (tmp_path / "log.jsonl").read_bytes(), sorted(tmp_path.rglob("*"))
+        weights = (tmp_path / "weights.safetensors").read_bytes()
+        capfd.readouterr()
+        assert train(tiny(folder, length), tmp_path) == first
+        assert f"this run is complete after {first.step} steps" in capfd.readouterr().out
+        assert (tmp_path / "log.jsonl").read_bytes() == log
+        assert [path for path in sorted(tmp_path.rglob("*")) if "tfevents" not in path.name] == [
+            path for path in files if "tfevents" not in path.name
+        ]
+        (tmp_path / "weights.safetensors").unlink()  # as if it had been killed before it was written
+        train(tiny(folder, length), tmp_path)
+        assert (tmp_path / "weights.safetensors").read_bytes() == weights
+        assert (tmp_path / "log.jsonl").read_bytes() == log
+        assert train(tiny(folder, f"steps={first.step + 2}"), tmp_path).step == first.step + 2
 
     @pytest.mark.parametrize(
         "change", ["model.k=3", "data.sigma=50", "data.crop=17", "start=identity", "optimizer.name=sgd"]

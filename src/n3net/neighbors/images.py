@@ -79,7 +79,7 @@ def _with_gain(p: Windows, matching: Matching, pads: Pads) -> Windows:
 
 def _in_one_type(p: Images) -> Images:
     work = torch.promote_types(torch.promote_types(p.values.dtype, p.embedding.dtype), torch.float32)
-    choice = p.choice.each(lambda t: t.to(work))
+    choice = p.choice.now().each(lambda t: t.to(work))
     return replace(p, embedding=p.embedding.to(work), values=p.values.to(work), choice=choice)
 
 

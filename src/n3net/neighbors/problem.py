@@ -47,6 +47,11 @@ class Choice:
         annealing = None if self.annealing is None else change(self.annealing)
         return replace(self, scale=change(self.scale), strength=change(self.strength), annealing=annealing)
 
+    def now(self) -> Choice:
+        """The same by a simpler rule, where nothing is differentiated."""
+        plain = self.rule == "straight-through" and not torch.is_grad_enabled()
+        return replace(self, rule="hard") if plain else self
+
     def at(self, index: Any) -> Choice:
         """Of some of the queries."""
         return self.each(lambda x: x[index])

@@ -44,7 +44,7 @@ def _in_one_type(p: Sets) -> Sets:
         work = torch.promote_types(work, t.dtype)
     items = p.items.to(work)
     queries = items if p.queries is p.items else p.queries.to(work)
-    choice = p.choice.each(lambda x: x.to(work))
+    choice = p.choice.now().each(lambda x: x.to(work))
     return replace(p, queries=queries, items=items, values=p.values.to(work), choice=choice)
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from n3net.neighbors.problem import Choice
-from n3net.nn.options import N3Options, resolve
+from n3net.nn.options import N3Options, as_options
 from n3net.selection import Rule, check_choice
 
 
@@ -24,7 +24,7 @@ class Block(nn.Module):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name}: expected an integer of at least 1, got {value!r}")
         self.channels, self.k, self.rule = channels, k, rule
-        self.options = resolve(options)
+        self.options = as_options(options)
 
     @property
     def out_channels(self) -> int:

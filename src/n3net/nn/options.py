@@ -63,7 +63,7 @@ PRESETS = {
 }
 
 
-def resolve(options: str | N3Options) -> N3Options:
+def as_options(options: str | N3Options) -> N3Options:
     """A preset by name, or the options themselves."""
     if isinstance(options, N3Options):
         return options

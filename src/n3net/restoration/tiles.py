@@ -68,6 +68,7 @@ def split(model: nn.Module, height: int, width: int, tile: int | None = None, me
         raise ValueError(f"tile: expected a side of at least 1 pixel, got {tile}")
     net = getattr(model, "net", model)
     reach, swept = getattr(net, "reach", None), hasattr(net, "compose")
+    reach = None if hasattr(net, "in_steps") else reach
     strips = -(-width // widest_image(net)) if swept else 0
     if reach is None or strips == 1:
         whole = (slice(0, height), slice(0, width))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from n3net import kernel
 from n3net.kernel.operators import operator
-from n3net.neighbors import all_pairs, among
+from n3net.neighbors import all_pairs, native_sets
 from n3net.neighbors.grid import Grid
 from n3net.neighbors.limits import logits_of
 from n3net.neighbors.problem import Images, Sets, Windows
@@ -355,5 +355,5 @@ def select(z: Tensor, strength: Tensor, k: int) -> Tensor:
 def sets(problem: Sets) -> Tensor:
     """All neighbours of all queries, (B, Q, k, C)."""
     if problem.candidates is not None:
-        return among.neighbors(problem)
+        return native_sets.neighbors(problem)
     return all_pairs.neighbors(problem, select)

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from n3net.modes import readable, undisturbed
-from n3net.neighbors.among import usable
 from n3net.neighbors.backends import choose
+from n3net.neighbors.candidates import usable
 from n3net.neighbors.limits import compared, surely_finite
 from n3net.neighbors.problem import Sets
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from n3net.neighbors import all_pairs, among
+from n3net.neighbors import all_pairs, candidates
 from n3net.neighbors.grid import Grid
 from n3net.neighbors.limits import gained, logits, logits_of, root, weigh
 from n3net.neighbors.problem import Sets, Windows
@@ -251,5 +251,5 @@ def _take(cells: Tensor, y: Tensor, x: Tensor) -> Tensor:
 def sets(problem: Sets) -> Tensor:
     """All neighbours of all queries, (B, Q, k, C)."""
     if problem.candidates is not None:
-        return among.neighbors(problem)
+        return candidates.neighbors(problem)
     return all_pairs.neighbors(problem)

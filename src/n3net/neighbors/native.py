@@ -67,6 +67,8 @@ class _Rows(ctypes.Structure):
 def why_not(problem: Images | Windows | Sets) -> str | None:
     """Why this backend cannot run, or None."""
     rule = problem.choice.rule
+    if not isinstance(problem, Sets) and problem.time.reach:
+        return "its windows do not reach into other frames"
     if rule not in ("continuous", "hard"):
         return f"it knows the rules 'continuous' and 'hard', not {rule!r}"
     return kernel.why_not(problem.values)

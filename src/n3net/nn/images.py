@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from n3net.neighbors.grid import Matching, Pads
+from n3net.neighbors.grid import Matching, Pads, Time
 from n3net.neighbors.images import image_distances, match_images
 from n3net.neighbors.limits import compared, gained, logits_of, marked, root, weigh
 from n3net.neighbors.parts import Layout, Part, Parts, match_part
@@ -42,6 +42,8 @@ class N3Block2d(Block):
         k: neighbours.
         patch_size, stride, window: patches of ``patch_size`` pixels every ``stride`` pixels, each matched with the
             ``window`` x ``window`` patches around it.
+        frames: for videos: frames before and behind a patch's own that its window reaches into, moved inwards at the
+            ends. The input then has a dimension of time, :math:`(B, T, C, H, W)`.
         options: ``"paper"``, ``"reference-2018"``, or an :class:`N3Options`.
         rule: of selection, see :func:`n3net.select`. ``"hard"`` makes this the KNN block of the paper's ablation,
             ``"concrete"`` the Concrete block.
@@ -67,6 +69,7 @@ class N3Block2d(Block):
         stride: int = 5,
         window: int = 15,
         *,
+        frames: int = 0,
         options: str | N3Options = "paper",
         rule: Rule = "continuous",
         features: int = 64,
@@ -75,7 +78,9 @@ class N3Block2d(Block):
     ) -> None:
         super().__init__(channels, k, options, rule)
         self.matching = Matching(patch_size, stride, window, self.options.border)
-        self.backend = backend
+        if isinstance(frames, bool) or not isinstance(frames, int) or frames < 0:
+            raise ValueError(f"frames: expected an integer of at least 0, got {frames!r}")
+        self.frames, self.backend = frames, backend
         if isinstance(embedding, str) and embedding != "cnn":
             raise ValueError(f"embedding: expected 'cnn', a module or None, got {embedding!r}")
         self.embedding = embedding_cnn(channels, channels, features) if isinstance(embedding, str) else embedding
@@ -95,13 +100,25 @@ class N3Block2d(Block):
         """The input and its neighbours.
 
         Args:
-            x: (B, C, H, W).
-            match_on: (B, E, H, W), replaces the embedding net's output.
+            x: (B, C, H, W), or (B, T, C, H, W) with ``frames``.
+            match_on: (B, E, H, W), or (B, T, E, H, W), replaces the embedding net's output.
             generator: for the rules that draw.
             pads: see :func:`n3net.neighbors.match_images`.
         """
-        if x.dim() != 4 or x.shape[1] != self.channels:
-            raise ValueError(f"x: expected shape (B, {self.channels}, H, W), got {tuple(x.shape)}")
+        still = self.frames == 0
+        if x.dim() != (4 if still else 5) or x.shape[-3] != self.channels:
+            shape = f"(B, {self.channels}, H, W)" if still else f"(B, T, {self.channels}, H, W)"
+            raise ValueError(f"x: expected shape {shape}, got {tuple(x.shape)}")
+        if not still:
+            time = Time(x.shape[1], self.frames, self.options.border)
+            match_on = None if match_on is None else match_on.flatten(0, 1)
+            out = self._matched(x.flatten(0, 1), match_on, generator, pads, time)  # (B T, (k + 1) C, H, W)
+            return out.unflatten(0, x.shape[:2])
+        return self._matched(x, match_on, generator, pads, Time())
+
+    def _matched(
+        self, x: Tensor, match_on: Tensor | None, generator: torch.Generator | None, pads: Pads | None, time: Time
+    ) -> Tensor:
         choice, gain = self._choice(x, pads, generator), self.normalization
         if isinstance(gain, DistanceNorm) and not gain.training:
             choice, gain = replace(choice, scale=choice.scale * gain.constant()), None
@@ -113,6 +130,7 @@ class N3Block2d(Block):
             gain=gain,
             differences=self.options.neighbors == "differences",
             beside=True,
+            time=time,
             pads=pads,
         )
         return match_images(problem, self.backend)  # (B, (k + 1) C, H, W)
@@ -150,6 +168,8 @@ class N3Block2d(Block):
             The weights w_1 .. w_k of each patch's window (B, Qh, Qw, k, M), zero where a slot is no candidate, and the
             temperatures (B, Qh, Qw).
         """
+        if self.frames:
+            raise ValueError("weights: this block matches the frames of videos, of which there is no view yet")
         embedding, choice, norm = self.embed(x, match_on), self._choice(x, None, generator), self.normalization
         if isinstance(norm, DistanceNorm):
             choice, norm = replace(choice, scale=choice.scale * norm.constant()), None

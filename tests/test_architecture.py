@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "evaluation": "restoration correspondence weights models raw noise imaging io",
     "inspection": "restoration models nn neighbors imaging io",
     "bench": "training tasks restoration correspondence weights models nn neighbors kernel",
-    "jobs": "evaluation restoration weights models raw noise imaging io",
+    "jobs": "evaluation restoration correspondence weights models raw noise imaging io",
     "cli": "jobs bench inspection evaluation training restoration correspondence weights models raw noise imaging io",
 }
 

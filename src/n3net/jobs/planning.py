@@ -50,16 +50,7 @@ def plan(inputs: Sequence[str], output: str | None, suffix: str, raw: bool = Fal
     sources = [pair for argument in inputs for pair in _expand(argument, suffix, kinds)]
     if not sources:
         raise UserError("no input files")
-    into_directory = (
-        output is not None
-        and output != STREAM
-        and (
-            len(sources) > 1
-            or any(Path(a).is_dir() for a in inputs)
-            or output.endswith(("/", os.sep))
-            or Path(output).is_dir()
-        )
-    )
+    into_directory = _into_directory(inputs, output, len(sources))
     if output is not None and into_directory and Path(output).is_file():
         raise UserError(f"{output} is a file; several inputs need a directory to go to")
     if output == STREAM and len(sources) > 1:
@@ -84,6 +75,28 @@ def plan(inputs: Sequence[str], output: str | None, suffix: str, raw: bool = Fal
     return jobs
 
 
+def folder_of(inputs: Sequence[str], output: str | None, suffix: str) -> Path | None:
+    """The folder that all outputs of :func:`plan` go to, if there is one for them alone."""
+    if output is not None and _into_directory(inputs, output, len(inputs)):
+        return Path(output)
+    if output is None and len(inputs) == 1 and Path(inputs[0]).is_dir():
+        return _beside(Path(inputs[0]), suffix)
+    return None
+
+
+def _into_directory(inputs: Sequence[str], output: str | None, count: int) -> bool:
+    """Whether an output is a directory that files go to."""
+    if output is None or output == STREAM:
+        return False
+    several = count > 1 or any(Path(a).is_dir() for a in inputs)
+    return several or output.endswith(("/", os.sep)) or Path(output).is_dir()
+
+
+def _beside(folder: Path, suffix: str) -> Path:
+    root = folder.resolve()
+    return root.with_name(root.name + suffix)
+
+
 def _readable(target: Path) -> Path:
     """With an ending that can be written."""
     return target.with_suffix(".tif") if is_raw(target) else target
@@ -95,12 +108,11 @@ def _expand(argument: str, suffix: str, kinds: Sequence[str]) -> Iterator[tuple[
     if argument == STREAM:
         yield None, Path(), Path()
     elif path.is_dir():
-        root = path.resolve()
         found = sorted(p for p in _walk(path) if p.suffix.lower() in kinds)
         if not found:
             raise UserError(f"{path}: no image files in it ({' '.join(kinds)})")
         for file in found:
-            yield file, path, root.with_name(root.name + suffix) / file.relative_to(path)
+            yield file, path, _beside(path, suffix) / file.relative_to(path)
     elif path.exists():
         yield path, path.parent, path.with_name(path.stem + suffix + path.suffix)
     elif glob.has_magic(argument):

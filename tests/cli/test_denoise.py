@@ -179,8 +179,10 @@ def test_faults_of_the_program_are_not_hidden(run: Any, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(tasks, "do", do)
     save_image(Path("a.png"), picture(20, 20))
-    with pytest.raises(RuntimeError, match="shapes"):
-        run("a.png")
+    code, _, err = run("a.png")
+    assert code == 1
+    assert "RuntimeError at test_denoise.py:" in err
+    assert "shapes do not fit; not expected, please report it" in err
 
 
 def test_existing_outputs_need_force(run: Any) -> None:

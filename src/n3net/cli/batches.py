@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from n3net.checking import printable
 from n3net.errors import UserError
 
 if TYPE_CHECKING:
@@ -57,6 +58,11 @@ class Batching:
     def given(self) -> bool:
         """Whether it is more than a plain command."""
         return self != Batching()
+
+    @property
+    def here(self) -> bool:
+        """Whether this process does it all, not others whose end costs a file only."""
+        return self.ray is None and self.workers is None
 
     def place(self) -> Place:
         from n3net.jobs.batch import Here
@@ -124,7 +130,7 @@ def run(
                 if record.error:
                     failed.append(record)
                 else:
-                    typer.echo(str(record), err=record.target == STDOUT)
+                    typer.echo(printable(record), err=record.target == STDOUT)
     _sum_up(failed, len(mine), task, len(sorted_out.failed))
     return not failed
 
@@ -162,7 +168,7 @@ def _left(jobs: Sequence[Any], task: Task[Any], options: Batching, manifest: Man
     if found.done:
         typer.echo(f"{found.done} of {len(jobs)} {task.what} are done already")
     for name, reason in list(found.changed.items())[:SHOWN]:
-        typer.echo(f"{name}: again, {reason}")
+        typer.echo(printable(f"{name}: again, {reason}"))
     if len(found.changed) > SHOWN:
         typer.echo(f"and {len(found.changed) - SHOWN} more again")
     return found
@@ -170,7 +176,7 @@ def _left(jobs: Sequence[Any], task: Task[Any], options: Batching, manifest: Man
 
 def _sum_up(failed: Sequence[Record], count: int, task: Task[Any], before: int) -> None:
     def complain(line: str) -> None:
-        typer.echo(f"n3net: {line}", err=True)
+        typer.echo(f"n3net: {printable(line)}", err=True)
 
     if failed and count > 1:
         complain(f"{len(failed)} of {count} {task.what} failed:")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from os.path import realpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -78,9 +80,11 @@ def run(
     jobs = plan(inputs, output, work, files) if jobs is None else jobs
     if options.given and any(job.source is None or job.target is None for job in jobs):
         raise UserError("standard input and output are for the plain command; name files or folders")
+    apart = len(jobs) > 1
+    files = replace(files, apart=apart and options.here)
     files.truth  # noqa: B018  (refused at once where it cannot be read)
     task, folder = Pictures(work, files), folder_of(inputs, output, work.suffix)
-    sizes = [_pixels(job.source) for job in jobs] if len(jobs) <= MEASURED else []
+    sizes = [_pixels(job.source, apart) for job in jobs] if len(jobs) <= MEASURED else []
     if not batches.run(jobs, task, options, folder, force=files.force, sizes=sizes):
         raise typer.Exit(1)
 
@@ -97,18 +101,21 @@ def plan(inputs: list[str], output: str | None, work: Work, files: Files, raw: b
     if files.compare is not None:
         format_for(files.compare)
         others = (jobs[0].source, jobs[0].target, files.reference)
-        if files.compare.resolve() in [path.resolve() for path in others if path is not None]:
+        if realpath(files.compare) in [realpath(path) for path in others if path is not None]:
             raise UserError(f"--compare {files.compare}: also the input, the output or the reference; use another name")
         refuse_existing(files.compare, files.force)
     return jobs
 
 
-def _pixels(source: Path | None) -> int:
+def _pixels(source: Path | None, apart: bool) -> int:
     """Of a file, for the time it takes; 1 where that is not known."""
     from n3net.io import image_size
+    from n3net.io.isolation import isolated
 
+    if source is None:
+        return 1
     try:
-        height, width = image_size(source) if source is not None else (1, 1)
-    except UserError:
+        height, width = isolated(image_size, source) if apart else image_size(source)
+    except (UserError, MemoryError):
         return 1
     return height * width

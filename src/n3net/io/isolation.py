@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from typing import IO, Any, TypeVar
 
@@ -186,6 +187,7 @@ def serve() -> None:
 
     When its input ends, whoever asked is gone, and nobody wants the rest of a call.
     """
+    warnings.filterwarnings("ignore", module=r"PIL\.")  # as in the command line
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the caller decides
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)

@@ -158,9 +158,9 @@ class Match(Task[Pair]):
 
     @cached_property
     def _net(self) -> Any:
-        from n3net.correspondence.filtering import resolve
+        from n3net.correspondence.filtering import filter_network
 
-        return resolve(self.model)
+        return filter_network(self.model)
 
     @cached_property
     def _seen(self) -> Callable[[Path, str, int], Seen]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+import traceback
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from n3net.errors import UserError
@@ -81,10 +83,9 @@ class Call:
             record = self._failed(item, str(error), inputs)
         except OSError as error:
             record = self._failed(item, error.strerror or str(error), inputs)
-        except (MemoryError, RuntimeError) as error:
-            if not out_of_memory(error):
-                raise
-            record = self._failed(item, f"out of memory; {self.task.less_memory}", inputs)
+        except Exception as error:  # one file must not cost the others, whatever is wrong with it
+            reason = f"out of memory; {self.task.less_memory}" if out_of_memory(error) else unexpected(error)
+            record = self._failed(item, reason, inputs)
         record = replace(record, seconds=time.perf_counter() - start) if record.error else record
         if self.manifest is not None and output is not None:
             self.manifest.add(output, record)
@@ -110,6 +111,14 @@ def out_of_memory(error: Exception) -> bool:
     """Also as PyTorch says it: of CPUs, of other devices, and of what C++ could not allocate."""
     reasons = ("can't allocate memory", "out of memory", "bad_alloc")
     return isinstance(error, MemoryError) or any(reason in str(error) for reason in reasons)
+
+
+def unexpected(error: Exception) -> str:
+    """An exception that nobody thought of, in a line: which, where, and what to do."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    words = " ".join(str(error).split())[:200]
+    return f"{type(error).__name__}{place}: {words}; not expected, please report it with the file"
 
 
 def _host() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import pickle
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -90,6 +91,7 @@ def _connected(address: str) -> Any:
         import ray.data
     except ImportError:
         raise UserError("--ray needs Ray: pip install 'n3net[ray]'") from None
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # what it says about its own inside is not for users
     logging.getLogger("ray").setLevel(logging.ERROR)
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     if not ray.is_initialized():

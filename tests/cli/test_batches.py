@@ -137,7 +137,7 @@ def test_no_manifest_without_a_folder(command: Any, run: Any) -> None:
     write(3)
     code, _, err = command("denoise", "in/0.png", "in/2.png", "--resume")
     assert code == 2
-    assert "the outputs have no folder of their own; name one with -o, or --manifest FILE" in err
+    assert "the outputs have no folder of their own; name a file of this machine with --manifest" in err
     assert command("denoise", "in/0.png", "in/2.png", "--resume", "--manifest", "m.jsonl")[0] == 0
     assert "2 of 2 files are done" in command("denoise", "in/0.png", "in/2.png", "--resume", "--manifest", "m.jsonl")[1]
     code, _, err = command("denoise", "-", "--workers", "2")

@@ -11,6 +11,7 @@ import typer
 
 from n3net.checking import printable
 from n3net.errors import UserError
+from n3net.io.remote import is_remote
 
 if TYPE_CHECKING:
     from n3net.jobs.batch import Place
@@ -80,10 +81,13 @@ class Batching:
 
         if self.manifest is not None:
             return Manifest(self.manifest)
-        if folder is not None and self.given and not (self.skip_existing and not self.resume):
+        if folder is not None and not is_remote(folder) and self.given and not (self.skip_existing and not self.resume):
             return Manifest(folder / NAME)
         if self.resume:
-            raise UserError("--resume: the outputs have no folder of their own; name one with -o, or --manifest FILE")
+            why = (
+                "object storage has no place for it" if is_remote(folder) else "the outputs have no folder of their own"
+            )
+            raise UserError(f"--resume: {why}; name a file of this machine with --manifest, or a folder with -o")
         return None
 
 

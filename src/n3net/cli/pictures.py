@@ -83,7 +83,7 @@ def run(
     apart = len(jobs) > 1
     files = replace(files, apart=apart and options.here)
     files.truth  # noqa: B018  (refused at once where it cannot be read)
-    task, folder = Pictures(work, files), folder_of(inputs, output, work.suffix)
+    task, folder = Pictures(work, files), folder_of(inputs, output, work.suffix, len(jobs))
     sizes = [_pixels(job.source, apart) for job in jobs] if len(jobs) <= MEASURED else []
     if not batches.run(jobs, task, options, folder, force=files.force, sizes=sizes):
         raise typer.Exit(1)
@@ -111,8 +111,9 @@ def _pixels(source: Path | None, apart: bool) -> int:
     """Of a file, for the time it takes; 1 where that is not known."""
     from n3net.io import image_size
     from n3net.io.isolation import isolated
+    from n3net.io.remote import is_remote
 
-    if source is None:
+    if source is None or is_remote(source):
         return 1
     try:
         height, width = isolated(image_size, source) if apart else image_size(source)

@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import pickle
+import platform
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -24,8 +25,8 @@ LOCAL = "local"
 class Actor:
     """A supervisor and its process, which has the network: whatever a file does to that, the supervisor lives."""
 
-    def __init__(self, call: bytes, threads: int) -> None:
-        self.child = Child(pickle.loads(call), threads)
+    def __init__(self, call: bytes, threads: int, folder: str) -> None:
+        self.child, self.folder = Child(pickle.loads(call), threads), folder
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         items: list[Item] = [pickle.loads(item) for item in batch["item"]]
@@ -34,7 +35,12 @@ class Actor:
 
     def _record(self, item: Item) -> Record | UserError:
         try:
+            os.chdir(self.folder)  # names of files may be relative to it
             return self.child.do(item)
+        except OSError as error:
+            return UserError(
+                f"{platform.node()}: {self.folder}: {error.strerror}; all nodes have to see the same files"
+            )
         except UserError as error:  # about the whole batch, such as weights that are not there
             return error
 
@@ -72,7 +78,7 @@ class Ray:
         rows = [{"index": item.index, "item": pickle.dumps(item)} for item in items]
         records = ray.data.from_items(rows, override_num_blocks=blocks).map_batches(
             Actor,
-            fn_constructor_args=(pickle.dumps(call), threads),
+            fn_constructor_args=(pickle.dumps(call), threads, os.getcwd()),
             batch_size=None,
             compute=ray.data.ActorPoolStrategy(min_size=1, max_size=workers),
             num_cpus=threads,

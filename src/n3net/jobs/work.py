@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from contextlib import ExitStack
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -166,17 +167,22 @@ class Work(ABC):
 def do(job: Job, work: Work, files: Files, progress: Progress) -> Record:
     """Read a file, work on it, write what was made of it."""
     from n3net.io.files import refuse_existing
+    from n3net.io.remote import local
     from n3net.raw import is_raw
 
     refuse_existing(job.target, files.force)
     start = time.perf_counter()
     truth = files.truth
-    result = work.raw(job, files, progress) if is_raw(job.source) else _picture(job, work, files, progress)
-    scores = _scores(result, truth) if truth is not None else ["", ""]
-    files.write(job.target, result)
-    if files.compare is not None:
-        captions = [c + score for c, score in zip(work.captions, [*scores, ""], strict=True)]
-        _write_comparison(files, captions, [result.before(), result.picture(), truth])
+    with ExitStack() as stack:
+        if job.source is not None and is_raw(job.source):
+            result = work.raw(replace(job, source=stack.enter_context(local(job.source))), files, progress)
+        else:
+            result = _picture(job, work, files, progress)
+        scores = _scores(result, truth) if truth is not None else ["", ""]
+        files.write(job.target, result)
+        if files.compare is not None:
+            captions = [c + score for c, score in zip(work.captions, [*scores, ""], strict=True)]
+            _write_comparison(files, captions, [result.before(), result.picture(), truth])
     where = "standard output" if job.target is None else str(job.target)
     seconds = time.perf_counter() - start
     return Record(job.name, where, *result.size, result.note + scores[1], seconds, weights=result.weights)

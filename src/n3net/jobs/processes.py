@@ -6,14 +6,16 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from n3net.io.isolation import Worker, WorkerError
 from n3net.jobs.batch import Tell
 from n3net.jobs.manifest import Item
 from n3net.jobs.one import Call
 from n3net.jobs.records import Record
+
+R = TypeVar("R")
 
 TRIES = 2  # processes that a file may end
 
@@ -45,6 +47,10 @@ class Child:
                     raise
                 self._ready, reason = False, str(error).partition(": ")[2]
         return self.call.failed(item, f"set aside: {TRIES} times {reason}")
+
+    def ask(self, function: Callable[[], R]) -> R:
+        """What a function gives in the process."""
+        return self._worker.call(function)
 
     def stop(self) -> None:
         """End it at once, in the middle of a job if there is one."""

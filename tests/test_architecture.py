@@ -30,8 +30,8 @@ MAY_IMPORT = {
     "training": "tasks weights models nn io",
     "evaluation": "restoration correspondence weights models raw noise imaging io",
     "inspection": "restoration models nn neighbors imaging io",
-    "bench": "training tasks restoration correspondence weights models nn neighbors kernel",
-    "jobs": "evaluation restoration weights models raw noise imaging io",
+    "jobs": "evaluation restoration correspondence weights models raw noise imaging io",
+    "bench": "jobs training tasks restoration correspondence weights models nn neighbors kernel",
     "cli": "jobs bench inspection evaluation training restoration correspondence weights models raw noise imaging io",
 }
 

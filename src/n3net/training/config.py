@@ -93,6 +93,7 @@ class Config:
             were gathered, averaged as the weights are: from then on it trains what will be used. 1 for never.
         precision: ``32-true`` or ``bf16-mixed``, or what else Lightning Fabric knows but ``16-mixed``.
         accelerator, devices, nodes: of Lightning Fabric.
+        timeout: how long a process waits for the others before it gives up, when a host or a link is lost.
         channels_last: memory layout of images.
         winograd: on CPUs, wide 3 x 3 convolutions by :mod:`n3net.kernel.convolution`, best with ``channels_last``.
         workers: threads that prepare batches.
@@ -119,6 +120,7 @@ class Config:
     accelerator: str = "auto"
     devices: int = 1
     nodes: int = 1
+    timeout: str = "10m"
     channels_last: bool = False
     winograd: bool = False
     workers: int = 1
@@ -144,7 +146,7 @@ class Config:
         _require("name" in self.model, "model", "a name and options, such as {name: n3net, k: 7}", self.model)
         half = self.precision in ("16", "16-mixed")
         _require(not half, "precision", "bf16-mixed, as 16-mixed scales the gradients it clips", self.precision)
-        for name in ("budget", "validate_every", "save_every"):
+        for name in ("budget", "validate_every", "save_every", "timeout"):
             value = getattr(self, name)
             if isinstance(value, str):
                 try:

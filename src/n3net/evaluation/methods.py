@@ -121,11 +121,18 @@ def _noisy() -> Run:
 
 
 def _bm3d() -> Run:
+    from n3net.methods.bm3d import bm3d
+
+    return bm3d
+
+
+def _bm3d_package() -> Run:
+    """The authors' program, to compare ours with."""
     try:
         import bm3d
     except ImportError as error:
         raise UserError(
-            "bm3d: needs the package of that name (for non-commercial use): pip install 'n3net[bm3d]'"
+            "bm3d-package: needs the package bm3d (for non-commercial use): pip install 'n3net[bm3d]'"
         ) from error
 
     def run(noisy: Tensor, sigma: float) -> Tensor:
@@ -155,4 +162,4 @@ def _nlm() -> Run:
     return run
 
 
-CLASSICAL: dict[str, Callable[[], Run]] = {"noisy": _noisy, "nlm": _nlm, "bm3d": _bm3d}
+CLASSICAL: dict[str, Callable[[], Run]] = {"noisy": _noisy, "nlm": _nlm, "bm3d": _bm3d, "bm3d-package": _bm3d_package}

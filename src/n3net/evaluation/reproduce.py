@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -152,8 +151,7 @@ def candidates(figure: Figure, records: dict[str, dict[str, Any]], task: Task = 
         yield figure.model
         return
     if figure.model in CLASSICAL:
-        if importlib.util.find_spec(figure.model) is not None:
-            yield figure.model
+        yield figure.model
         return
     for name, record in records.items():
         levels = task.trained_for(record)

@@ -33,11 +33,12 @@ MAY_IMPORT = {
     "inspection": "restoration models nn neighbors imaging io",
     "bench": "training tasks restoration methods correspondence weights models nn neighbors kernel",
     "jobs": "evaluation restoration methods weights models raw noise imaging io",
-    "cli": "jobs bench inspection evaluation training restoration correspondence methods weights models raw noise imaging io",
+    "cli": "jobs bench inspection evaluation training restoration correspondence methods weights models raw noise "
+    "imaging io",
 }
 
 PUBLIC = {
-    "n3net": "__version__ denoise load match select upscale",
+    "n3net": "__version__ denoise load match nearest select upscale",
     "n3net.nn": "N3Block N3Block2d N3Options PRESETS",
     "n3net.models": "CNNet CorrespondenceN3Net Denoiser DnCNN FFDNet N3Net NN3D RED30 Upscaler create",
     "n3net.weights": "available digest import_file info load locate save user_directory",

@@ -26,7 +26,7 @@ from n3net.evaluation.paper import TABLES
 from n3net.evaluation.raw import raw_method
 from n3net.evaluation.report import markdown, markdown_images
 from n3net.evaluation.reproduce import TASKS, candidates, find_table, reproduce, to_json, to_markdown
-from n3net.evaluation.restoration import Picture, summarize
+from n3net.evaluation.restoration import Shown, summarize
 from n3net.evaluation.superresolution import upscaler
 from n3net.inspection.choices import interesting_pixels, look, mean_largest
 from n3net.models import create
@@ -145,7 +145,7 @@ def test_noise_depends_on_image_and_level_only() -> None:
 def test_evaluate(data: Path, tmp_path: Path) -> None:
     path = save_small(tmp_path / "net.safetensors")
     methods = [method(str(path)), method("noisy"), method(f"again={path}")]
-    seen: list[Picture] = []
+    seen: list[Shown] = []
     rows = evaluate(methods, image_set(data), [25, 50], keep=seen.append, kept=2)
     assert len(rows) == 3 * 3 * 2
     assert [p.image for p in seen] == ["0.png", "1.png"] * 2
@@ -200,7 +200,7 @@ def test_networks_run_in_tiles(kind: str, size: tuple[int, int], tmp_path: Path,
     factor = 3 if kind == "sr" else 1  # by which the result is larger
     shape = (4 if kind == "raw" else 1, *(side // factor for side in size))
     image = torch.rand(shape, generator=torch.Generator().manual_seed(0))
-    level = LEVELS["middle"].a if kind == "raw" else 3.0
+    level: Any = LEVELS["middle"] if kind == "raw" else 3.0
     parts: list[Any] = []
 
     def run(net: Any, size: Any, read: Any, write: Any, tile: int | None = None, **others: Any) -> None:
@@ -230,6 +230,7 @@ def test_bm3d_is_optional() -> None:
         ({"sigma": 25}, (25, 25)),
         ({"sigma": [0, 75]}, (0, 75)),
         ({"config": {"data": {"sigma": [5, 50]}}}, (5, 50)),
+        ({"data": {"sigma": [0, 55]}, "config": {"data": {}}}, (0, 55)),  # a config without it: the task's default
         ({}, None),
         (None, None),
     ],

@@ -21,7 +21,8 @@ from torch.nn import functional as F
 from n3net import kernel
 from n3net.kernel import door
 from n3net.kernel.convolution import conv3x3
-from n3net.neighbors import Matching, match_images, native
+from n3net.neighbors import Matching, native
+from problems import match_images
 
 pytestmark = pytest.mark.skipif(kernel.instruction_set() is None, reason="the compiled kernel is not built")
 HERE = Path(__file__).parent
@@ -340,7 +341,7 @@ def test_two_threads_at_once() -> None:
 
 FORK = """
 import os, signal, sys, torch
-sys.path.insert(0, {here!r})
+sys.path[:0] = [{here!r}, os.path.dirname({here!r})]
 from test_safety import example, match_images
 torch.set_num_threads(2)
 tensors, matching = example()

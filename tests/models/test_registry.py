@@ -8,7 +8,18 @@ import pytest
 import torch
 
 from n3net.errors import UserError
-from n3net.models import ALIASES, MODELS, NN3D, DnCNN, N3Net, count_parameters, create, describe, fold_batch_norm
+from n3net.models import (
+    ALIASES,
+    MODELS,
+    NN3D,
+    Denoiser,
+    DnCNN,
+    N3Net,
+    count_parameters,
+    create,
+    describe,
+    fold_batch_norm,
+)
 from n3net.models.nn3d import haar_matrix
 from n3net.nn import PRESETS, N3Options
 
@@ -163,9 +174,10 @@ def test_the_non_local_step_averages_what_repeats() -> None:
     """Stripes with a little noise: patches repeat, so the filter brings the picture closer to the stripes."""
     stripes = (torch.arange(80) // 5 % 2).float().expand(1, 1, 80, 80)
     noisy = stripes + 0.05 * torch.randn(stripes.shape, generator=torch.Generator().manual_seed(0))
-    step = NN3D(torch.nn.Identity())
-    out = step.filter(noisy, torch.tensor([0.2]))
+    step = NN3D([Denoiser(torch.nn.Identity())])
+    members = step.find(noisy)
+    out = step.filter(noisy, members, torch.tensor([0.2]))
     assert (out - stripes).square().mean() < 0.3 * (noisy - stripes).square().mean()
-    torch.testing.assert_close(step.filter(noisy, torch.tensor([0.0])), noisy)
+    torch.testing.assert_close(step.filter(noisy, members, torch.tensor([0.0])), noisy)
     with torch.autocast("cpu", torch.bfloat16):
-        torch.testing.assert_close(step.filter(noisy, torch.tensor([0.2])), out, rtol=0, atol=0.05)
+        torch.testing.assert_close(step.filter(noisy, members, torch.tensor([0.2])), out, rtol=0, atol=0.05)

@@ -357,7 +357,7 @@ def test_bm3d_with_stabilisation() -> None:
     level = LEVELS["middle"]
     clean = torch.linspace(0.05, 0.6, 32).expand(1, 32, 32).contiguous()
     noisy = heteroscedastic(clean, level.a, level.b, seeded()).clamp(0, 1)
-    out = protocol.raw_method("bm3d").run(noisy, level.a)
+    out = protocol.raw_method("bm3d").run(noisy, level)
     assert (out - clean).square().mean() < 0.2 * (noisy - clean).square().mean()
 
 

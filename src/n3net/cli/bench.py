@@ -115,6 +115,8 @@ def _said(result: Result) -> str:
 def _write(output: Path, about: dict[str, object], results: dict[str, Result | str]) -> None:
     from dataclasses import asdict
 
+    from n3net.io.files import writing
+
     measured = {key: result for key, result in results.items() if not isinstance(result, str)}
     report = {
         "machine": about,
@@ -122,6 +124,5 @@ def _write(output: Path, about: dict[str, object], results: dict[str, Result | s
         "figures": [asdict(result) for result in measured.values()],
         "failed": {key: result for key, result in results.items() if isinstance(result, str)},
     }
-    temporary = output.with_name(output.name + ".part")
-    temporary.write_text(json.dumps(report, indent=2) + "\n", encoding="utf8")
-    temporary.replace(output)
+    with writing(output, force=True) as file:
+        file.write(f"{json.dumps(report, indent=2)}\n".encode())

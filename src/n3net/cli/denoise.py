@@ -52,6 +52,19 @@ def command(
             "--real", help="Photographs: noise that depends on intensity and is not white, as cameras make it."
         ),
     ] = False,
+    strength: Annotated[
+        float,
+        typer.Option(
+            min=0, max=1, callback=finite, help="How much of the correction is made; less where 1 looks too smooth."
+        ),
+    ] = 1.0,
+    best: Annotated[
+        bool,
+        typer.Option(
+            "--best",
+            help="The mean of eight orientations: a little better, in eight times the time. Not for raw files.",
+        ),
+    ] = False,
     noise: Annotated[
         tuple[float, float] | None,
         typer.Option(
@@ -78,7 +91,7 @@ def command(
 
     n3net denoise noisy.png -o out.png --compare picture.png --reference clean.png
 
-    n3net denoise --real phone.jpg
+    n3net denoise --real phone.jpg --strength 0.8
 
     n3net denoise night.dng -o night.jpg
 
@@ -89,13 +102,18 @@ def command(
     from n3net.jobs.denoising import Denoise
     from n3net.jobs.work import Files
 
-    work = Denoise(model, sigma, real, noise, bayer, auto_bright, tile, device)
+    work = Denoise(model, sigma, real, noise, bayer, auto_bright, strength, best, tile, device)
     files = Files(force, compare, reference, quality, white, max_megapixels)
     jobs = plan(inputs, output, work, files, raw=True)
     _refuse_unused(
         jobs,
         for_raw={"--noise": noise is not None, "--bayer": bayer, "--auto-bright": auto_bright},
-        for_others={"--sigma": sigma is not None, "--real": real, "--white": white is not None and reference is None},
+        for_others={
+            "--sigma": sigma is not None,
+            "--real": real,
+            "--best": best,
+            "--white": white is not None and reference is None,
+        },
     )
     run(inputs, output, work, files, jobs)
 

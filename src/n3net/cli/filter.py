@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os.path import realpath
 from pathlib import Path
 from typing import Annotated
 
@@ -42,7 +43,7 @@ def command(
     """
     from n3net.correspondence.arrays import write_arrays
     from n3net.correspondence.estimators import check
-    from n3net.correspondence.filtering import filter_pair, resolve
+    from n3net.correspondence.filtering import filter_network, filter_pair
     from n3net.correspondence.foreign import read_foreign
     from n3net.correspondence.intrinsics import Cameras
     from n3net.correspondence.results import filtered_arrays, filtered_document, save_json
@@ -52,13 +53,13 @@ def command(
     cameras = Cameras(intrinsics or (), focal or (), fov or ())
     sizes = [_size(text) for text in size or ()]
     target = output or matches.with_name(f"{matches.stem}-filtered{matches.suffix}")
-    if json is not None and json.resolve() == target.resolve():
+    if json is not None and realpath(json) == realpath(target):
         raise UserError(f"--output and --json are the same file, {target}: give --json another name")
     for path in (target, json):
         refuse_existing(path, force)
     check(estimator)
     check_device(device)
-    net = resolve(model)
+    net = filter_network(model)
     if matches.suffix == ".db":
         if intrinsics or focal or fov or size or json:
             raise UserError("a COLMAP database has its own cameras and sizes; --json is for npz files")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from n3net.checking import printable
 from n3net.cli.pictures import Device, Force, finite
 from n3net.errors import UserError
 
@@ -260,10 +261,10 @@ class _Runner:
         max_pixels: int,
     ) -> None:
         from n3net.correspondence.estimators import check
-        from n3net.correspondence.filtering import MODEL, resolve
+        from n3net.correspondence.filtering import MODEL, filter_network
 
         check(estimator)
-        self.net = resolve(model)
+        self.net = filter_network(model)
         self.cameras, self.max_pixels = cameras, max_pixels
         self.limit = limit
         self.options: dict[str, Any] = {
@@ -350,7 +351,7 @@ def describe(pose: Any) -> str:
 
 
 def _complain(line: str) -> None:
-    typer.echo(f"n3net: {line}", err=True)
+    typer.echo(f"n3net: {printable(line)}", err=True)
 
 
 def _write_database(path: Path, jobs: Sequence[_Job], force: bool) -> None:

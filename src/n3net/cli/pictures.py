@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from os.path import realpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from n3net.checking import printable
 from n3net.errors import UserError
 
 if TYPE_CHECKING:
@@ -65,17 +68,18 @@ def run(inputs: list[str], output: str | None, work: Work, files: Files, jobs: S
     from n3net.jobs.work import do
 
     jobs = plan(inputs, output, work, files) if jobs is None else jobs
+    files = replace(files, apart=len(jobs) > 1)
     work.check()
     files.truth  # noqa: B018  (refused at once where it cannot be read)
-    with file_progress([_pixels(job.source) for job in jobs]) as progress:
+    with file_progress([_pixels(job.source, files.apart) for job in jobs]) as progress:
 
         def one(job: Job) -> None:
             index = jobs.index(job)
             progress(index, job.name, 0, 1)
             record = do(job, work, files, lambda done, total: progress(index, job.name, done, total))
-            typer.echo(str(record), err=job.target is None)
+            typer.echo(printable(record), err=job.target is None)
 
-        code = many.run(jobs, one, lambda line: typer.echo(f"n3net: {line}", err=True))
+        code = many.run(jobs, one, lambda line: typer.echo(f"n3net: {printable(line)}", err=True))
     if code:
         raise typer.Exit(code)
 
@@ -92,18 +96,21 @@ def plan(inputs: list[str], output: str | None, work: Work, files: Files, raw: b
     if files.compare is not None:
         format_for(files.compare)
         others = (jobs[0].source, jobs[0].target, files.reference)
-        if files.compare.resolve() in [path.resolve() for path in others if path is not None]:
+        if realpath(files.compare) in [realpath(path) for path in others if path is not None]:
             raise UserError(f"--compare {files.compare}: also the input, the output or the reference; use another name")
         refuse_existing(files.compare, files.force)
     return jobs
 
 
-def _pixels(source: Path | None) -> int:
+def _pixels(source: Path | None, apart: bool) -> int:
     """Of a file, for the time it takes; 1 where that is not known."""
     from n3net.io import image_size
+    from n3net.io.isolation import isolated
 
+    if source is None:
+        return 1
     try:
-        height, width = image_size(source) if source is not None else (1, 1)
-    except UserError:
+        height, width = isolated(image_size, source) if apart else image_size(source)
+    except (UserError, MemoryError):
         return 1
     return height * width

@@ -32,7 +32,7 @@ def file_progress(sizes: Sequence[int]) -> Iterator[Update]:
         What to call when something more is done.
     """
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     bar = Progress(*columns, console=console, transient=True)
     task = bar.add_task("", total=sum(sizes) or 1)
 

@@ -12,7 +12,7 @@ from n3net.errors import UserError
 from n3net.evaluation import gaussian, superresolution
 from n3net.evaluation.images import image_set
 from n3net.evaluation.methods import CLASSICAL, Method, method, trained_for
-from n3net.evaluation.paper import Figure, Table
+from n3net.evaluation.paper import Reported, Table
 from n3net.evaluation.restoration import Level, Row, summarize
 from n3net.models.registry import MODELS, full_config
 from n3net.weights import available, info, locate
@@ -62,7 +62,7 @@ TASKS = {
 class Measured:
     """What stands beside a figure of the paper: the weights, what for, and their means over ``n`` images."""
 
-    figure: Figure
+    figure: Reported
     weights: str
     trained_for: tuple[float, float] | None
     psnr: float
@@ -143,7 +143,7 @@ def with_datasets(table: Table, datasets: Sequence[str]) -> Table:
     return replace(table, figures=tuple(figures))
 
 
-def candidates(figure: Figure, records: dict[str, dict[str, Any]], task: Task = TASKS["gaussian"]) -> Iterator[str]:
+def candidates(figure: Reported, records: dict[str, dict[str, Any]], task: Task = TASKS["gaussian"]) -> Iterator[str]:
     """Names of weights and methods that can be measured for a figure."""
     if figure.model is None:
         return
@@ -159,7 +159,7 @@ def candidates(figure: Figure, records: dict[str, dict[str, Any]], task: Task = 
             yield f"nn3d:{name}" if figure.model == "nn3d" else name
 
 
-def _stands_for(model: dict[str, Any], figure: Figure) -> bool:
+def _stands_for(model: dict[str, Any], figure: Reported) -> bool:
     """Whether a model is the gray network of a figure, whatever name it was created by."""
     wanted = "dncnn-17" if figure.model == "nn3d" else str(figure.model)
     if model["name"] not in MODELS or MODELS[model["name"]].build is not MODELS[wanted].build:
@@ -172,12 +172,12 @@ def _stands_for(model: dict[str, Any], figure: Figure) -> bool:
 
 def to_markdown(table: Table, measured: Sequence[Measured]) -> str:
     """The table with 'paper / ours' in each cell, and the weights that were used."""
-    ours: dict[Figure, list[Measured]] = {}
+    ours: dict[Reported, list[Measured]] = {}
     for m in measured:
         ours.setdefault(_key(m.figure), []).append(m)
     with_ssim = any(f.ssim is not None for f in table.figures)
     columns = list(dict.fromkeys(f.column for f in table.figures))
-    rows: dict[str, dict[str, Figure]] = {}
+    rows: dict[str, dict[str, Reported]] = {}
     for f in table.figures:
         rows.setdefault(f.row, {})[f.column] = f
     heads = [head for c in columns for head in ([f"{c} PSNR", f"{c} SSIM"] if with_ssim else [c])]
@@ -234,7 +234,7 @@ def find_table(name: str, tables: dict[str, Table]) -> Table:
     return tables[name]
 
 
-def _key(figure: Figure) -> Figure:
+def _key(figure: Reported) -> Reported:
     return replace(figure, config=tuple(figure.config.items()))  # type: ignore[arg-type]  # hashable
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 from n3net.errors import UserError
@@ -22,6 +24,14 @@ def _out_of_memory(error: Exception) -> bool:
     """Also as PyTorch says it: of CPUs, of other devices, and of what C++ could not allocate."""
     reasons = ("can't allocate memory", "out of memory", "bad_alloc")
     return isinstance(error, MemoryError) or any(reason in str(error) for reason in reasons)
+
+
+def unexpected(error: Exception) -> str:
+    """An exception that nobody thought of, in a line: which, where, and what to do."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    words = " ".join(str(error).split())[:200]
+    return f"{type(error).__name__}{place}: {words}; not expected, please report it with the file"
 
 
 def run(
@@ -51,10 +61,8 @@ def run(
             failures.append((job, str(error)))
         except OSError as error:
             failures.append((job, error.strerror or str(error)))
-        except (MemoryError, RuntimeError) as error:
-            if not _out_of_memory(error):
-                raise
-            failures.append((job, f"out of memory; {less_memory}"))
+        except Exception as error:  # one file must not cost the others, whatever is wrong with it
+            failures.append((job, f"out of memory; {less_memory}" if _out_of_memory(error) else unexpected(error)))
     if failures:
         if len(jobs) > 1:
             report(f"{len(failures)} of {len(jobs)} {what} failed:")

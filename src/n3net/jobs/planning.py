@@ -78,7 +78,7 @@ def plan(inputs: Sequence[str], output: str | None, suffix: str, raw: bool = Fal
             target = Path(output)
         jobs.append(Job(source, target))
     if into_directory:
-        top = Path(output or "").resolve()
+        top = Path(os.path.realpath(output or ""))
         jobs = [job for job in jobs if job.source is None or not _made_before(job.source, top, inputs)]
     _check(jobs)
     return jobs
@@ -95,7 +95,7 @@ def _expand(argument: str, suffix: str, kinds: Sequence[str]) -> Iterator[tuple[
     if argument == STREAM:
         yield None, Path(), Path()
     elif path.is_dir():
-        root = path.resolve()
+        root = Path(os.path.realpath(path))
         found = sorted(p for p in _walk(path) if p.suffix.lower() in kinds)
         if not found:
             raise UserError(f"{path}: no image files in it ({' '.join(kinds)})")
@@ -122,8 +122,8 @@ def _walk(directory: Path) -> Iterator[Path]:
 
 def _made_before(source: Path, top: Path, inputs: Sequence[str]) -> bool:
     """Whether a file lies in an output directory that is part of the input: it was made by an earlier run."""
-    above = [Path(a).resolve() for a in inputs if Path(a).is_dir()]
-    return source.resolve().is_relative_to(top) and any(top != a and top.is_relative_to(a) for a in above)
+    above = [Path(os.path.realpath(a)) for a in inputs if Path(a).is_dir()]
+    return Path(os.path.realpath(source)).is_relative_to(top) and any(top != a and top.is_relative_to(a) for a in above)
 
 
 def _check(jobs: Sequence[Job]) -> None:
@@ -135,6 +135,6 @@ def _check(jobs: Sequence[Job]) -> None:
             continue
         if not (is_raw(job.source) and job.target.suffix.lower() == DNG):
             format_for(job.target)
-        other = seen.setdefault(job.target.resolve(), job)
+        other = seen.setdefault(Path(os.path.realpath(job.target)), job)
         if other is not job:
             raise UserError(f"{job.name} and {other.name} would both be written to {job.target}; run them one by one")

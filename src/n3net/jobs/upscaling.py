@@ -66,9 +66,9 @@ class Upscale(Work):
     @cached_property
     def _network(self) -> Any:
         from n3net.models.preparing import prepare
-        from n3net.restoration.upscaling import resolve
+        from n3net.restoration.upscaling import upscaler_for
 
-        return prepare(resolve(self.model), self.device)
+        return prepare(upscaler_for(self.model), self.device)
 
     def _bicubic(self, pixels: Any) -> Any:
         """In the range of the pixels, if there are any."""

@@ -53,6 +53,7 @@ class Files:
         quality: of JPEG and WebP.
         white: value of white in files with floats.
         max_megapixels: larger images are refused.
+        apart: whether files are decoded in a process of its own, so that one that crashes a decoder costs itself only.
     """
 
     force: bool = False
@@ -61,6 +62,7 @@ class Files:
     quality: int = 95
     white: float | None = None
     max_megapixels: float = 400
+    apart: bool = False
 
     @property
     def max_pixels(self) -> int:
@@ -75,13 +77,16 @@ class Files:
         """A picture, with the value of white that was given for floats."""
         from n3net.io import read_image
         from n3net.io.arrays import beyond
+        from n3net.io.isolation import isolated
 
-        picture = read_image(source, self.max_pixels)
+        picture = (isolated if self.apart else _here)(read_image, source, self.max_pixels)
         if picture.pixels.dtype.kind == "f":
             picture.white = self.white
             problem = beyond(picture.pixels, picture.peak)
-            if problem:
+            if problem and float(picture.pixels.max()) > picture.peak:
                 raise UserError(f"{problem}: which value is white? Say it with --white")
+            if problem:  # too dark: a value that stands for no data, most likely
+                raise UserError(f"{problem}: replace what is no brightness first, or say with --white what is white")
         return picture
 
     @cached_property
@@ -105,6 +110,10 @@ class Files:
                 result.write(file)
             else:
                 write_image(file, result.picture(), None if target is None else format_for(target), self.quality)
+
+
+def _here(function: Callable[..., Any], *args: Any) -> Any:
+    return function(*args)
 
 
 @dataclass(frozen=True)

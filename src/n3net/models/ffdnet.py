@@ -13,12 +13,15 @@ class FFDNet(nn.Module):
     Args:
         channels: of the image; one more channel of the input is the noise map.
         depth, features: of the network; by default the authors' 15 and 64 for gray, 12 and 96 for colour images.
+        norm: whether there is any batch norm; without, every convolution has a bias, as in files that were folded.
 
     Shape:
         (B, C + 1, H, W) -> (B, C, H, W), the image itself rather than the noise in it.
     """
 
-    def __init__(self, channels: int = 1, depth: int | None = None, features: int | None = None) -> None:
+    def __init__(
+        self, channels: int = 1, depth: int | None = None, features: int | None = None, norm: bool = True
+    ) -> None:
         super().__init__()
         depth = (15 if channels == 1 else 12) if depth is None else depth
         features = (64 if channels == 1 else 96) if features is None else features
@@ -26,11 +29,9 @@ class FFDNet(nn.Module):
             raise ValueError(f"depth: expected at least 2 convolutions, got {depth}")
         layers: list[nn.Module] = [nn.Conv2d(4 * channels + 1, features, 3, padding=1), nn.ReLU(inplace=True)]
         for _ in range(depth - 2):
-            layers += [
-                nn.Conv2d(features, features, 3, padding=1, bias=False),
-                nn.BatchNorm2d(features),
-                nn.ReLU(inplace=True),
-            ]
+            layers.append(nn.Conv2d(features, features, 3, padding=1, bias=not norm))
+            layers += [nn.BatchNorm2d(features)] if norm else []
+            layers.append(nn.ReLU(inplace=True))
         layers.append(nn.Conv2d(features, 4 * channels, 3, padding=1))
         self.layers = nn.Sequential(*layers)
         for layer in self.layers:

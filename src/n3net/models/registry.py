@@ -15,21 +15,27 @@ from torch import nn
 
 from n3net.checking import convert, from_mapping, nearest
 from n3net.errors import UserError
+from n3net.models.cbdnet import CBDNet
 from n3net.models.cnnet import CNNet, CorrespondenceN3Net
 from n3net.models.denoiser import Denoiser
 from n3net.models.dncnn import DnCNN
+from n3net.models.edsr import FACTORS, MDSR
 from n3net.models.ffdnet import FFDNet
+from n3net.models.memnet import MemNet
 from n3net.models.n3net import N3Net
+from n3net.models.nlnet import NLNet
 from n3net.models.nn3d import NN3D
 from n3net.models.raw import RawDenoiser
 from n3net.models.red30 import RED30
-from n3net.models.upscaler import Upscaler
+from n3net.models.unlnet import UNLNet
+from n3net.models.upscaler import ColorUpscaler, Upscaler
 from n3net.nn import PRESETS, N3Options
 from n3net.selection import Rule
 
 # Largest value of an integer in a config, so that a file's config cannot ask for a network without end.
 LIMITS = {"depth": 256, "stages": 32, "window": 255, "patch_size": 255, "stride": 255}
 LIMIT = 1024
+MOST_LAYERS = 512
 
 Options = str | dict[str, Any] | N3Options
 
@@ -114,9 +120,11 @@ def denoising_dncnn(
     return Denoiser(net, channels, noise_map, relative)
 
 
-def denoising_ffdnet(*, channels: int = 1, depth: int | None = None, features: int | None = None) -> nn.Module:
+def denoising_ffdnet(
+    *, channels: int = 1, depth: int | None = None, features: int | None = None, norm: bool = True
+) -> nn.Module:
     """FFDNet; see :class:`n3net.models.FFDNet`."""
-    return Denoiser(FFDNet(channels, depth, features), channels, True)
+    return Denoiser(FFDNet(channels, depth, features, norm), channels, True)
 
 
 def denoising_red30(
@@ -133,16 +141,41 @@ def denoising_nn3d(
     features: int = 64,
     first_norm: bool = True,
     norm: bool = True,
-    group: int = 8,
+    rounds: int = 2,
+    group: int = 32,
     patch_size: int = 10,
     stride: int = 5,
     window: int = 15,
-    threshold: float = 0.1,
 ) -> nn.Module:
-    """NN3D on a DnCNN; see :class:`n3net.models.NN3D`."""
-    base = DnCNN(channels, channels, depth, features, first_norm=first_norm, norm=norm)
-    net = NN3D(base, channels, group=group, patch_size=patch_size, stride=stride, window=window, threshold=threshold)
+    """NN3D on a DnCNN that is told the noise level; see :class:`n3net.models.NN3D`."""
+    base = Denoiser(DnCNN(channels + 1, channels, depth, features, first_norm=first_norm, norm=norm), channels, True)
+    net = NN3D([base], rounds, group=group, patch_size=patch_size, stride=stride, window=window)
     return Denoiser(net, channels, True)
+
+
+def denoising_nlnet(
+    *, channels: int = 1, patch_size: int | None = None, stages: int = 5, group: int = 8, radius: int = 15
+) -> nn.Module:
+    """NLNet for one noise level; see :class:`n3net.models.NLNet`."""
+    return Denoiser(NLNet(channels, patch_size, stages, group, radius), channels)
+
+
+def denoising_unlnet(
+    *,
+    channels: int = 1,
+    patch_size: int | None = None,
+    filters: int | None = None,
+    stages: int = 5,
+    group: int = 8,
+    radius: int = 15,
+) -> nn.Module:
+    """UNLNet; see :class:`n3net.models.UNLNet`."""
+    return Denoiser(UNLNet(channels, patch_size, filters, stages, group, radius), channels, True)
+
+
+def photo_cbdnet(*, features: int = 64) -> nn.Module:
+    """CBDNet, which finds out the noise level of colour photographs itself; see :class:`n3net.models.CBDNet`."""
+    return Denoiser(CBDNet(features), 3)
 
 
 def raw_n3net(
@@ -218,6 +251,21 @@ def upscaling_vdsr(*, depth: int = 20, features: int = 64, norm: bool = False, u
     return Upscaler(DnCNN(depth=depth, features=features, norm=norm), unit)
 
 
+def upscaling_memnet(*, blocks: int = 6, units: int = 6, features: int = 64, unit: float = 1.0) -> nn.Module:
+    """MemNet for super-resolution; see :class:`n3net.models.MemNet`, and ``Upscaler`` for ``unit``."""
+    return Upscaler(MemNet(blocks, units, features), unit)
+
+
+def upscaling_mdsr(*, blocks: int = 80, features: int = 64, scale: float = 1.0) -> nn.Module:
+    """MDSR for the factors 2, 3 and 4; see :class:`n3net.models.MDSR`."""
+    return ColorUpscaler(MDSR(FACTORS, blocks, features, scale=scale))
+
+
+def upscaling_edsr(*, factor: int = 2, blocks: int = 32, features: int = 256, scale: float = 0.1) -> nn.Module:
+    """EDSR for one factor; see :class:`n3net.models.MDSR`."""
+    return ColorUpscaler(MDSR((factor,), blocks, features, pre_blocks=0, scale=scale))
+
+
 MODELS: dict[str, Entry] = {
     "n3net": Entry(denoising_n3net, "N3Net, 3 x DnCNN-6 and two N3 blocks", "Table 1 ours full, Tables 2 and 3"),
     "n3net-light": Entry(
@@ -252,7 +300,10 @@ MODELS: dict[str, Entry] = {
     ),
     "ffdnet": Entry(denoising_ffdnet, "FFDNet (Zhang et al. 2018), half resolution and a noise map", "Table 3"),
     "red30": Entry(denoising_red30, "RED30 (Mao et al. 2016), 30 layers of 128 features", "Table 3"),
-    "nn3d": Entry(denoising_nn3d, "a non-local step on a DnCNN's output (Cruz et al. 2018)", "Table 3"),
+    "nlnet": Entry(denoising_nlnet, "NLNet (Lefkimmiatis 2017), 5 stages on groups of 8 patches", "Table 3"),
+    "unlnet": Entry(denoising_unlnet, "UNLNet (Lefkimmiatis 2018), NLNet that is told the noise level", "Table 3"),
+    "nn3d": Entry(denoising_nn3d, "a DnCNN and a non-local filter in turns (Cruz et al. 2018)", "Table 3"),
+    "cbdnet": Entry(photo_cbdnet, "CBDNet (Guo et al. 2019), estimates the noise and removes it", "Table 4", "photo"),
     "n3net-sets": Entry(
         correspondence_n3net, "CNNet with an N3 block, for correspondences", "Table 6", "correspondence"
     ),
@@ -270,6 +321,30 @@ MODELS: dict[str, Entry] = {
         upscaling_n3net, "N3Net for super-resolution, 3 x VDSR-7 and two N3 blocks", "Table 5", "super-resolution"
     ),
     "vdsr": Entry(upscaling_vdsr, "VDSR of 20 layers, the baseline of super-resolution", "Table 5", "super-resolution"),
+    "memnet": Entry(
+        upscaling_memnet, "MemNet (Tai et al. 2017), 6 blocks of 6 units, 80 layers", "Table 5", "super-resolution"
+    ),
+    "memnet-10": Entry(
+        upscaling_memnet,
+        "MemNet, 10 blocks of 10 units, 212 layers",
+        "not in the paper",
+        "super-resolution",
+        {"blocks": 10, "units": 10},
+    ),
+    "mdsr": Entry(
+        upscaling_mdsr, "MDSR (Lim et al. 2017), colour, x2, x3 and x4 in one", "Table 5", "super-resolution"
+    ),
+    "mdsr-baseline": Entry(upscaling_mdsr, "MDSR of 16 blocks", "not in the paper", "super-resolution", {"blocks": 16}),
+    "edsr": Entry(
+        upscaling_edsr, "EDSR (Lim et al. 2017), colour, for one factor", "not in the paper", "super-resolution"
+    ),
+    "edsr-baseline": Entry(
+        upscaling_edsr,
+        "EDSR of 16 blocks of 64 features",
+        "not in the paper",
+        "super-resolution",
+        {"blocks": 16, "features": 64, "scale": 1.0},
+    ),
 }
 
 ALIASES = {"dncnn": "dncnn-17", "n3net-full": "n3net"}
@@ -329,12 +404,15 @@ def full_config(name: str, **overrides: Any) -> dict[str, Any]:
     for key in overrides:
         if key not in parameters:
             raise UserError(f"{name} has no option {key!r}{nearest(key, parameters)}")
-    config = {}
+    config: dict[str, Any] = {}
     for key, parameter in parameters.items():
         value = convert({**entry.config, **overrides}.get(key, parameter.default), hints[key], f"{name}: {key}")
         if isinstance(value, int) and not isinstance(value, bool) and not 0 <= value <= LIMITS.get(key, LIMIT):
             raise UserError(f"{name}: {key}: expected 0 to {LIMITS.get(key, LIMIT)}, got {value}")
         config[key] = asdict(_options(value)) if key == "options" else value
+    layers = config.get("stages", 1) * (config.get("depth") or 1)
+    if layers > MOST_LAYERS:
+        raise UserError(f"{name}: stages times depth: expected at most {MOST_LAYERS}, got {layers}")
     if config.get("channels", 1) not in (1, 3):
         raise UserError(f"{name}: channels: expected 1 (gray) or 3 (colour), got {config['channels']}")
     return config

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 
 class Upscaler(nn.Module):
@@ -39,3 +40,55 @@ class Upscaler(nn.Module):
     def finish(self, out: Tensor, told: Tensor) -> Tensor:
         """The restored image from what the net made of it, pixel by pixel."""
         return out if self.unit == 1 else torch.lerp(told, out.to(told.dtype), self.unit)
+
+
+class ColorUpscaler(nn.Module):
+    """Makes small colour images larger with a network that does the whole of it, by whole factors.
+
+    Args:
+        net: (B, 3, h, w) in [0, 1] and a factor f -> (B, 3, f h, f w); its ``factors`` say which it knows.
+    """
+
+    channels = 3
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    @property
+    def factors(self) -> tuple[int, ...]:
+        """That the network knows, ascending."""
+        known: tuple[int, ...] = self.net.factors  # type: ignore[assignment]
+        return tuple(sorted(known))
+
+    def forward(self, x: Tensor, factor: int) -> Tensor:
+        """Enlarge images (B, 3, h, w)."""
+        if x.dim() != 4 or x.shape[1] != self.channels:
+            raise ValueError(f"x: expected shape (B, {self.channels}, H, W), got {tuple(x.shape)}")
+        out: Tensor = self.net(x, factor)
+        return out
+
+    def at(self, factor: int) -> AtFactor:
+        """The network for one factor, as one whose output is as large as its input."""
+        return AtFactor(self.net, factor)
+
+    def next_factor(self, factor: float) -> int:
+        """The smallest factor that the network knows and that is not smaller, or its largest."""
+        return next((known for known in self.factors if known >= factor), self.factors[-1])
+
+
+class AtFactor(nn.Module):
+    """A network that enlarges, with all f x f pixels of the result that belong to a pixel in channels of that pixel."""
+
+    def __init__(self, net: nn.Module, factor: int) -> None:
+        super().__init__()
+        self.net, self.factor = net, factor
+
+    @property
+    def reach(self) -> int:
+        """How many pixels away an input pixel may influence an output pixel."""
+        reach: int = self.net.reach  # type: ignore[assignment]
+        return reach
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.pixel_unshuffle(self.net(x, self.factor), self.factor)  # (B, 3 f f, h, w)

@@ -137,3 +137,46 @@ def col2im(patches: Tensor, height: int, width: int, patch_size: int, stride: in
     total = F.fold(patches.flatten(-2), size, patch_size, stride=stride)
     ones = patches.new_ones(1, patch_size**2, patches.shape[-2] * patches.shape[-1])
     return total / F.fold(ones, size, patch_size, stride=stride).clamp(min=1)
+
+
+@dataclass(frozen=True)
+class Matching:
+    """Which patches of an image are compared: P x P pixels every ``stride`` pixels, with ``window``² of them around."""
+
+    patch_size: int = 10
+    stride: int = 5
+    window: int = 15
+    border: Border = "shift"
+
+    def __post_init__(self) -> None:
+        for name in ("patch_size", "stride", "window"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name}: expected an integer of at least 1, got {value!r}")
+        if self.stride > self.patch_size:
+            raise ValueError(
+                f"stride: expected at most patch_size = {self.patch_size}, so that every pixel lies in a patch, "
+                f"got {self.stride}"
+            )
+        if self.border not in ("shift", "clip"):
+            raise ValueError(f"border: expected 'shift' or 'clip', got {self.border!r}")
+
+    def padding(self, height: int, width: int) -> Pads:
+        """Zeros (left, right, top, bottom) that complete the patches of an image of this size."""
+        return padding(height, width, self.patch_size, self.stride)
+
+    def grid(self, height: int, width: int, pads: Pads | None = None) -> Grid:
+        """The grid of an image of this size after padding."""
+        left, right, top, bottom = self.padding(height, width) if pads is None else pads
+        return grid_for(
+            height + top + bottom, width + left + right, self.patch_size, self.stride, self.window, self.border
+        )
+
+    def at_patches(self, image: Tensor, where: Literal["center", "mean"], pads: Pads | None = None) -> Tensor:
+        """The value of a map at each patch, its centre pixel or its mean: (B, 1, H, W) -> (B, Qh, Qw)."""
+        image = pad(image, self.padding(image.shape[-2], image.shape[-1]) if pads is None else pads)
+        p, s = self.patch_size, self.stride
+        if where == "mean":
+            return F.avg_pool2d(image, p, s).squeeze(1)
+        height, width = image.shape[-2:]
+        return image[:, 0, p // 2 : height - p + p // 2 + 1 : s, p // 2 : width - p + p // 2 + 1 : s]

@@ -9,25 +9,32 @@ The backend ``dense`` is this one with a single tile.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from n3net.neighbors import all_pairs, among
 from n3net.neighbors.grid import Grid
-from n3net.neighbors.limits import logits as logits_of
-from n3net.neighbors.limits import root, weigh
+from n3net.neighbors.limits import gained, logits, logits_of, root, weigh
+from n3net.neighbors.problem import Sets, Windows
 
 TILE = 8  # cells along one side of a tile
 MAX_DENSE = 32  # queries along one side up to which one tile serves the whole image
 CHUNK = 24_000_000  # numbers in the largest tensor of a chunk of tiles
 
 
-def why_not(values: Tensor, rule: str) -> str | None:
+def why_not(problem: Windows | Sets) -> str | None:
     """Why this backend cannot run, or None: pure PyTorch always can."""
     return None
+
+
+def windows(problem: Windows, tile: int | None = TILE) -> Tensor:
+    """All neighbours of all patches as volumes, (B, k C, H, W); without gradients in chunks of tiles."""
+    if tile is None or torch.is_grad_enabled():
+        return aggregate(logits_of(problem, distances(problem.embedding, problem.grid, tile)), problem, tile)
+    return _in_chunks(problem, tile)
 
 
 @dataclass(frozen=True)
@@ -70,41 +77,32 @@ def distances(embedding: Tensor, grid: Grid, tile: int | None = TILE) -> Tensor:
     return torch.where(grid.candidates(d.device), d, 0)
 
 
-def aggregate(
-    logits: Tensor, strength: Tensor, values: Tensor, grid: Grid, k: int, tile: int | None = TILE, **rule: Any
-) -> Tensor:
-    """Select k neighbours and put them into the image: (B, Qh, Qw, M), (B, Qh, Qw), (B, C, H, W) -> (B, k C, H, W)."""
-    w, dead = weigh(logits, grid.candidates(logits.device), strength, k, **rule)  # (B, Qh, Qw, k, M)
+def aggregate(z: Tensor, problem: Windows, tile: int | None = TILE) -> Tensor:
+    """Select k neighbours by their logits and put them into the image: (B, Qh, Qw, M) -> (B, k C, H, W)."""
+    values, grid = problem.values, problem.grid
+    w, dead = weigh(z, problem.candidates, problem.choice)  # (B, Qh, Qw, k, M)
     y, x = _cell_tiles(grid, values.device, 0, grid.rows, 0, grid.cols, tile)
     at = (slice(None), y.queries[:, None, :, None], x.queries[None, :, None, :])  # (B, ny, nx, ty, tx)
     cells = _aggregate(w[at], dead[at], _cells(values, grid), grid, y, x)  # (B, rows, cols, k, F)
     return _image(cells[:, : grid.rows, : grid.cols], grid)
 
 
-def neighbors(
-    embedding: Tensor,
-    scale: Tensor,
-    strength: Tensor,
-    values: Tensor,
-    grid: Grid,
-    k: int,
-    *,
-    euclidean: bool,
-    tile: int | None = TILE,
-    **rule: Any,
-) -> Tensor:
-    """:func:`distances` and :func:`aggregate` for a chunk of tiles at a time; logits are ``-scale * d``."""
-    e, v = _cells(embedding, grid), _cells(values, grid)
-    candidates = grid.candidates(values.device)
+def _in_chunks(problem: Windows, tile: int) -> Tensor:
+    """:func:`distances` and :func:`aggregate` for a chunk of tiles at a time."""
+    values, grid, choice = problem.values, problem.grid, problem.choice
+    candidates, euclidean = problem.candidates, choice.distance == "euclidean"
+    if problem.gain is not None:  # distances are computed twice, which costs less than to keep the weights of all
+        d = distances(problem.embedding, grid, tile)
+        scale = gained(problem.gain, root(d) if euclidean else d, candidates, choice.scale)
+        choice = replace(choice, scale=scale)
+    e, v = _cells(problem.embedding, grid), _cells(values, grid)
     out: Tensor | None = None
-    for r0, r1, c0, c1 in _chunks(grid, values.shape[0] * k, tile):
+    for r0, r1, c0, c1 in _chunks(grid, values.shape[0] * choice.k, tile):
         y, x = _cell_tiles(grid, values.device, r0, r1, c0, c1, tile)
         at = (slice(None), y.queries[:, None, :, None], x.queries[None, :, None, :])  # (B, ny, nx, ty, tx)
-        keep = candidates[at[1:]]  # (ny, nx, ty, tx, M)
+        keep, chosen = candidates[at[1:]], choice.at(at)  # (ny, nx, ty, tx, M)
         d = _distances(e, grid, y, x).masked_fill(~keep, 0)  # (B, ny, nx, ty, tx, M)
-        z = logits_of(root(d) if euclidean else d, scale[at])
-        chosen = {name: part[at] if isinstance(part, Tensor) else part for name, part in rule.items()}
-        w, dead = weigh(z, keep, strength[at], k, **chosen)
+        w, dead = weigh(logits(root(d) if euclidean else d, chosen.scale), keep, chosen)
         part = _image(_aggregate(w, dead, v, grid, y, x)[:, : r1 - r0, : c1 - c0], grid)  # (B, k C, h, w)
         if part.shape[-2:] == values.shape[-2:]:
             return part
@@ -248,3 +246,10 @@ def _image(cells: Tensor, grid: Grid) -> Tensor:
 def _take(cells: Tensor, y: Tensor, x: Tensor) -> Tensor:
     """Cells of the rectangles y x x: (B, Gh, Gw, F), (ny, a), (nx, b) -> (B, ny, nx, a, b, F)."""
     return cells[:, y[:, None, :, None], x[None, :, None, :]]
+
+
+def sets(problem: Sets) -> Tensor:
+    """All neighbours of all queries, (B, Q, k, C)."""
+    if problem.candidates is not None:
+        return among.neighbors(problem)
+    return all_pairs.neighbors(problem)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
-from n3net.neighbors.backends import choose
-from n3net.neighbors.grid import im2col, pad
-from n3net.neighbors.images import Matching, Pads, match_images
-from n3net.neighbors.limits import compared, gained, logits, marked, root, weigh
-from n3net.neighbors.parts import Layout, Part, match_part
+from n3net.neighbors.grid import Matching, Pads
+from n3net.neighbors.images import image_distances, match_images
+from n3net.neighbors.limits import compared, gained, logits_of, marked, root, weigh
+from n3net.neighbors.parts import Layout, Part, Parts, match_part
+from n3net.neighbors.problem import Choice, Images, Sets, Windows
 from n3net.neighbors.sets import match_sets
 from n3net.nn.centers import at_centers
 from n3net.nn.normalization import DistanceNorm, QueryNorm
-from n3net.nn.options import N3Options, resolve
+from n3net.nn.options import N3Options, as_options
 from n3net.selection import Rule, check_choice
 
 
@@ -57,7 +59,7 @@ class _Block(nn.Module):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name}: expected an integer of at least 1, got {value!r}")
         self.channels, self.k, self.rule = channels, k, rule
-        self.options = resolve(options)
+        self.options = as_options(options)
 
     @property
     def out_channels(self) -> int:
@@ -80,6 +82,19 @@ class _Block(nn.Module):
         net = net.to(torch.promote_types(net.dtype, torch.float32))
         scale = net if o.temperature == "inverse" else torch.exp(-net) / o.temperature_scale
         return scale, scale if o.update == "tempered" else torch.ones_like(scale)
+
+    def _choosing(
+        self, scale: Tensor, strength: Tensor, annealing: Tensor | None, generator: torch.Generator | None
+    ) -> Choice:
+        return Choice(
+            k=self.k,
+            scale=scale,
+            strength=strength,
+            distance=self.options.distance,
+            rule=self.rule,
+            annealing=annealing,
+            generator=generator,
+        )
 
 
 class N3Block2d(_Block):
@@ -150,53 +165,44 @@ class N3Block2d(_Block):
         """
         if x.dim() != 4 or x.shape[1] != self.channels:
             raise ValueError(f"x: expected shape (B, {self.channels}, H, W), got {tuple(x.shape)}")
-        embedding = self._embed(x, match_on)
-        scale, strength, annealing = self._per_patch(x, pads)
-        gain = self.normalization
+        choice, gain = self._choice(x, pads, generator), self.normalization
         if isinstance(gain, DistanceNorm) and not gain.training:
-            scale, gain = scale * gain.constant(), None
-        return match_images(
-            embedding,
-            x,
-            scale,
-            strength,
-            self.k,
-            self.matching,
-            distance=self.options.distance,
-            rule=self.rule,
+            choice, gain = replace(choice, scale=choice.scale * gain.constant()), None
+        problem = Images(
+            embedding=self._embed(x, match_on),
+            values=x,
+            choice=choice,
+            matching=self.matching,
             gain=gain,
-            annealing=annealing,
-            generator=generator,
             differences=self.options.neighbors == "differences",
             beside=True,
             pads=pads,
-            backend=self.backend,
-        )  # (B, (k + 1) C, H, W)
+        )
+        return match_images(problem, self.backend)  # (B, (k + 1) C, H, W)
 
     def scales(self, x: Tensor, pads: Pads | None = None) -> Tensor:
         """What :meth:`part` is told of each patch, (B, C, H, W) -> (B, 2 or 3, Qh, Qw)."""
-        scale, strength, annealing = self._per_patch(x, pads)
+        choice = self._choice(x, pads)
+        scale, strength, annealing = choice.scale, choice.strength, choice.annealing
         if isinstance(self.normalization, DistanceNorm):
             scale = scale * self.normalization.constant()
         return torch.stack([scale, strength] if annealing is None else [scale, strength, annealing], 1)
 
     def part(self, x: Part, embedding: Part, scales: Part, layout: Layout, rows: slice, cols: slice) -> Tensor:
         """Some rows and columns of what the block gives in evaluation, see :func:`n3net.neighbors.parts.match_part`."""
-        return match_part(
-            embedding,
-            x,
-            scales,
-            self.k,
-            layout,
-            rows,
-            cols,
+        parts = Parts(
+            embedding=embedding,
+            values=x,
+            scales=scales,
+            layout=layout,
+            k=self.k,
             distance=self.options.distance,
             rule=self.rule,
             gain=self.normalization if isinstance(self.normalization, QueryNorm) else None,
             differences=self.options.neighbors == "differences",
             beside=True,
-            backend=self.backend,
-        )  # (B, (k + 1) C, h, w)
+        )
+        return match_part(parts, rows, cols, self.backend)  # (B, (k + 1) C, h, w)
 
     def weights(
         self, x: Tensor, match_on: Tensor | None = None, generator: torch.Generator | None = None
@@ -207,32 +213,30 @@ class N3Block2d(_Block):
             The weights w_1 .. w_k of each patch's window (B, Qh, Qw, k, M), zero where a slot is no candidate, and the
             temperatures (B, Qh, Qw).
         """
-        embedding = self._embed(x, match_on)
-        scale, strength, annealing = self._per_patch(x, None)
-        m, (height, width) = self.matching, x.shape[-2:]
-        grid = m.grid(height, width)
-        embedding = compared(marked(embedding, x)[0], embedding.shape[1] * m.patch_size**2)
-        source = pad(embedding, m.padding(height, width))
-        source = source if m.patch_size % m.stride == 0 else im2col(source, m.patch_size, m.stride)
-        d = choose("auto", source, grid, self.rule).distances(source, grid)  # (B, Qh, Qw, M)
-        d = root(d) if self.options.distance == "euclidean" else d
-        candidates, norm = grid.candidates(d.device), self.normalization
+        embedding, choice, norm = self._embed(x, match_on), self._choice(x, None, generator), self.normalization
+        if isinstance(norm, DistanceNorm):
+            choice, norm = replace(choice, scale=choice.scale * norm.constant()), None
+        embedding = compared(marked(embedding, x)[0], embedding.shape[1] * self.matching.patch_size**2)
+        grid = self.matching.grid(*x.shape[-2:])
+        windows = Windows(embedding=embedding, values=x, choice=choice, grid=grid)
+        d = image_distances(embedding, self.matching)  # (B, Qh, Qw, M)
         if norm is not None:
-            scale = scale * norm.constant() if isinstance(norm, DistanceNorm) else gained(norm, d, candidates, scale)
-        rule = {"rule": self.rule, "annealing": annealing, "generator": generator}
-        w, dead = weigh(logits(d, scale), candidates, strength, self.k, **rule)
-        return w.masked_fill(dead[..., None, None], torch.nan), 1 / scale
+            scale = gained(norm, root(d) if choice.distance == "euclidean" else d, windows.candidates, choice.scale)
+            windows = replace(windows, choice=replace(choice, scale=scale))
+        w, dead = weigh(logits_of(windows, d), windows.candidates, windows.choice)
+        return w.masked_fill(dead[..., None, None], torch.nan), 1 / windows.choice.scale
 
-    def _per_patch(self, x: Tensor, pads: Pads | None) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Scale of the logits, strength of their update and annealing of each patch, (B, Qh, Qw) each."""
+    def _choice(self, x: Tensor, pads: Pads | None, generator: torch.Generator | None = None) -> Choice:
+        """How each patch chooses, (B, Qh, Qw)."""
         if self.temperature is None:
             grid = self.matching.grid(x.shape[-2], x.shape[-1], pads)
             scale = strength = x.new_ones(x.shape[0], grid.query_rows, grid.query_cols)
         else:
             scale, strength = self._scale_and_strength(self._at_patches(self.temperature, x, pads))
-        if self.annealing is None:
-            return scale, strength, None
-        return scale, strength, torch.exp(self._at_patches(self.annealing, x, pads).float())
+        annealing = None
+        if self.annealing is not None:
+            annealing = torch.exp(self._at_patches(self.annealing, x, pads).float())
+        return self._choosing(scale, strength, annealing, generator)
 
     def _at_patches(self, net: nn.Module, x: Tensor, pads: Pads | None) -> Tensor:
         """The output of a net of :func:`embedding_cnn`'s at each patch, (B, C, H, W) -> (B, Qh, Qw)."""
@@ -309,20 +313,16 @@ class N3Block(_Block):
         else:
             scale, strength = self._scale_and_strength(self.temperature(x).squeeze(-1))
         annealing = None if self.annealing is None else torch.exp(self.annealing(x).squeeze(-1).float())
-        neighbors = match_sets(
-            embedding,
-            x,
-            scale,
-            strength,
-            self.k,
+        problem = Sets(
+            queries=embedding,
+            items=embedding,
+            values=x,
+            choice=self._choosing(scale, strength, annealing, generator),
+            query_mask=mask,
             mask=mask,
-            include_self=self.include_self,
-            distance=self.options.distance,
-            rule=self.rule,
-            annealing=annealing,
-            generator=generator,
-            backend=self.backend,
-        )  # (B, N, k, C)
+            itself=self.include_self,
+        )
+        neighbors = match_sets(problem, self.backend)  # (B, N, k, C)
         if self.options.neighbors == "differences":
             neighbors = neighbors - x.unsqueeze(2)
         return torch.cat([x, neighbors.flatten(2)], 2)

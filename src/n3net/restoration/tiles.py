@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from n3net.neighbors.images import Matching, Pads
+from n3net.neighbors.grid import Matching, Pads
 from n3net.nn import N3Block2d
 from n3net.restoration.streaming import bytes_per_pixel, widest_image
 
@@ -68,6 +68,7 @@ def split(model: nn.Module, height: int, width: int, tile: int | None = None, me
         raise ValueError(f"tile: expected a side of at least 1 pixel, got {tile}")
     net = getattr(model, "net", model)
     reach, swept = getattr(net, "reach", None), hasattr(net, "compose")
+    reach = None if hasattr(net, "in_steps") else reach
     strips = -(-width // widest_image(net)) if swept else 0
     if reach is None or strips == 1:
         whole = (slice(0, height), slice(0, width))

@@ -1,4 +1,4 @@
-"""Telling right from wrong correspondences (Sec. 5.3 of the paper)."""
+"""Telling right from wrong correspondences (Sec. 5.5 of the paper)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class CorrespondenceOptions:
     matches: int = 2000
     turn: float = 0.0
     blind: float = 0.0
-    threshold: float = geometry.THRESHOLD
+    threshold: float = geometry.CORRECT_BELOW
     wrong: float = 0.5
     essential_weight: float = 0.1
     essential_after: int = 0

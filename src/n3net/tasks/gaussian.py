@@ -1,4 +1,4 @@
-"""Removal of Gaussian noise (Sec. 5.1 of the paper)."""
+"""Removal of Gaussian noise (Secs. 5.1 and 5.2 of the paper)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from n3net.errors import UserError
 from n3net.models import Denoiser
 from n3net.tasks.data import Batch, to_planes
-from n3net.tasks.images import ImageOptions, ImageTask, psnr, squared_error
+from n3net.tasks.images import ImageOptions, ImageTask, clipped_psnr, squared_error
 
 
 @dataclass(frozen=True)
@@ -90,5 +90,5 @@ class GaussianDenoising(ImageTask):
         noise = torch.from_numpy(rng.standard_normal(tuple(clean.shape), dtype=np.float32)).to(device)
         scores = {}
         for sigma in self.validation_sigma:
-            scores[f"psnr-{sigma:g}"] = psnr(model(clean + noise * (sigma / 255), sigma), clean)
+            scores[f"psnr-{sigma:g}"] = clipped_psnr(model(clean + noise * (sigma / 255), sigma), clean)
         return {"psnr": sum(scores.values()) / len(scores), **scores}

@@ -107,6 +107,6 @@ def relative_error(out: Tensor, clean: Tensor, noise: Tensor) -> tuple[Tensor, d
     return (left / LEAST).log1p().mean(), {"gain": gain}
 
 
-def psnr(out: Tensor, clean: Tensor) -> float:
+def clipped_psnr(out: Tensor, clean: Tensor) -> float:
     """Of an output that is clipped to [0, 1] first."""
     return -10 * math.log10(max(float((out.clamp(0, 1) - clean).square().mean()), 1e-10))

@@ -17,7 +17,7 @@ from n3net.noise.curve import known_map, noise_map
 from n3net.noise.sensor import NoiseLevel
 from n3net.raw.camera import MARGIN, draw_camera, draw_level, photograph
 from n3net.tasks.data import Batch
-from n3net.tasks.images import ImageOptions, ImageTask, psnr, relative_error
+from n3net.tasks.images import ImageOptions, ImageTask, clipped_psnr, relative_error
 
 Floats = NDArray[np.float32]
 
@@ -106,7 +106,7 @@ class PhotoDenoising(ImageTask):
             noisy, clean = photograph(picture, camera, level, rng)
             sigma = torch.from_numpy(noise_map(noisy)[0])[None, None]  # (1, 1, H, W)
             x, y = (torch.from_numpy(_planes(image))[None].to(device) for image in (noisy, clean))  # (1, 3, H, W)
-            scores[f"psnr-{name}"] = psnr(model(x, sigma.to(device)), y)
+            scores[f"psnr-{name}"] = clipped_psnr(model(x, sigma.to(device)), y)
         return {"psnr": sum(scores.values()) / len(scores), **scores}
 
 

@@ -17,7 +17,7 @@ from n3net.models.raw import RawDenoiser
 from n3net.noise.sensor import heteroscedastic, variance
 from n3net.raw.simulation import LEVELS, SCENE, draw_level, draw_scene
 from n3net.tasks.data import Batch
-from n3net.tasks.images import ImageOptions, ImageTask, psnr, relative_error, squared_error
+from n3net.tasks.images import ImageOptions, ImageTask, clipped_psnr, relative_error, squared_error
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class RawDenoising(ImageTask):
         scores = {}
         for name, level in LEVELS.items():
             noisy = heteroscedastic(clean.cpu(), level.a, level.b, _generator(rng)).clamp(0, 1).to(device)
-            scores[f"psnr-{name}"] = psnr(model(noisy, level.a, level.b), clean)
+            scores[f"psnr-{name}"] = clipped_psnr(model(noisy, level.a, level.b), clean)
         return {"psnr": sum(scores.values()) / len(scores), **scores}
 
 

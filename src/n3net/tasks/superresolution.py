@@ -14,7 +14,7 @@ from n3net.errors import UserError
 from n3net.imaging.degradation import degrade
 from n3net.models import Upscaler
 from n3net.tasks.data import Batch, choose, random_place, random_turn
-from n3net.tasks.images import ImageOptions, ImageTask, psnr, squared_error
+from n3net.tasks.images import ImageOptions, ImageTask, clipped_psnr, squared_error
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class SuperResolution(ImageTask):
             pair = degrade(self.validation[index], factor)
             high, upscaled = (torch.from_numpy(y)[None, None].to(device) for y in (pair.high, pair.upscaled()))
             inner = (..., slice(factor, -factor), slice(factor, -factor))
-            scores[f"psnr-x{factor}"] = psnr(model(upscaled)[inner], high[inner])
+            scores[f"psnr-x{factor}"] = clipped_psnr(model(upscaled)[inner], high[inner])
         return {"psnr": sum(scores.values()) / len(scores), **scores}
 
 

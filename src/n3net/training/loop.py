@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from n3net.checking import from_mapping
 from n3net.errors import UserError
+from n3net.io.files import writing
 from n3net.nn.convolutions import accelerate
 from n3net.tasks import Task, task_class
 from n3net.tasks.data import TRAINING, VALIDATION, Batch, Prefetcher, generator
@@ -102,7 +103,8 @@ class Trainer:
     def run_to_end(self) -> Outcome:
         config = self.config
         if self.fabric.is_global_zero:
-            (self.run / "config.yaml").write_text(dump(config), encoding="utf-8")
+            with writing(self.run / "config.yaml", force=True) as file:
+                file.write(dump(config).encode())
         batches = Prefetcher(self._batch, self.state.step, config.workers)
         scores: dict[str, float] = {}
         try:

@@ -9,17 +9,14 @@ import torch
 from torch import Tensor
 
 from n3net.errors import UserError
-from n3net.models import CNNet
+from n3net.models import CNNet, ColorUpscaler, Upscaler
 from n3net.models.raw import RawDenoiser
 from n3net.weights.store import load
 
 
 def verify(name_or_path: str | Path) -> None:
-    """Load (header, architecture, checksum), look for numbers that are none, and try the model."""
+    """Load (header, architecture, checksum, numbers that are none), and try the model."""
     model: Any = load(name_or_path)
-    for name, tensor in model.state_dict().items():
-        if not bool(torch.isfinite(tensor).all()):
-            raise UserError(f"{name} holds values that are no numbers")
     with torch.inference_mode():
         out = _tried(model)
     if out is not None and not bool(torch.isfinite(out).all()):
@@ -35,6 +32,12 @@ def _tried(model: Any) -> Tensor | None:
     if isinstance(model, RawDenoiser):
         plane: Tensor = model(torch.rand(1, 1, 60, 60, generator=generator), 1e-2, 1e-4)
         return plane
+    if isinstance(model, ColorUpscaler):
+        large: Tensor = model(torch.rand(1, 3, 24, 24, generator=generator), model.factors[0])
+        return large
+    if isinstance(model, Upscaler):
+        restored: Tensor = model(torch.rand(1, 1, 60, 60, generator=generator))
+        return restored
     if not hasattr(model, "noise_map"):
         return None
     ramp = torch.linspace(0, 1, 60).expand(1, model.channels, 60, 60)

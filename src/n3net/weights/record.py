@@ -1,0 +1,25 @@
+"""What the record of a file says of how its weights came about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# Where levels may stand: what the task used, defaults included; what an importer states; what a config says.
+PLACES = (("training", "data"), ("training",), ("training", "config", "data"))
+
+
+def recorded_range(record: dict[str, Any], name: str) -> tuple[float, float] | None:
+    """Lowest and highest of the levels that a record has under a name, None if it has none.
+
+    Example:
+        >>> recorded_range({"training": {"data": {"sigma": [0, 75]}}}, "sigma")
+        (0.0, 75.0)
+    """
+    for place in PLACES:
+        value: Any = record
+        for key in (*place, name):
+            value = value.get(key) if isinstance(value, dict) else None
+        levels = [value] if isinstance(value, int | float) else value
+        if isinstance(levels, list) and levels and all(isinstance(level, int | float) for level in levels):
+            return float(min(levels)), float(max(levels))
+    return None

@@ -11,9 +11,10 @@ from typing import Any
 from n3net.errors import UserError
 from n3net.evaluation import gaussian, superresolution
 from n3net.evaluation.images import image_set
-from n3net.evaluation.methods import CLASSICAL, Method, method, trained_for
+from n3net.evaluation.methods import Method, method, trained_for
 from n3net.evaluation.paper import Reported, Table
 from n3net.evaluation.restoration import Level, Row, summarize
+from n3net.methods.registry import METHODS
 from n3net.models.registry import MODELS, full_config
 from n3net.weights import available, info, locate
 
@@ -147,10 +148,7 @@ def candidates(figure: Reported, records: dict[str, dict[str, Any]], task: Task 
     """Names of weights and methods that can be measured for a figure."""
     if figure.model is None:
         return
-    if figure.model == "bicubic":
-        yield figure.model
-        return
-    if figure.model in CLASSICAL:
+    if figure.model == "bicubic" or figure.model in METHODS:
         yield figure.model
         return
     for name, record in records.items():

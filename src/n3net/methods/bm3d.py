@@ -1,4 +1,4 @@
-"""BM3D (Dabov et al. 2007), gray, and CBM3D in colour: two rounds of groups of similar patches that are filtered together.
+"""BM3D (Dabov et al. 2007), gray and colour: two rounds of groups of similar patches that are filtered together.
 
 The first round drops small coefficients; groups of the second are found on its result, which also says how the
 coefficients of the noisy image are shrunk. Settings are the published ones but for two: patches of the second round are

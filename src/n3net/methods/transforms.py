@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-# Biorthogonal spline wavelets 1.5 (Cohen, Daubechies and Feauveau 1992): differences of pairs, and means of pairs that are
-# corrected by the differences of those beside them.
+# Biorthogonal spline wavelets 1.5 (Cohen, Daubechies and Feauveau 1992): differences of pairs, and means of pairs that
+# are corrected by the differences of those beside them.
 _LOW = (3 / 128, -3 / 128, -22 / 128, 22 / 128, 1.0, 1.0, 22 / 128, -22 / 128, -3 / 128, 3 / 128)
 _HIGH = (-1.0, 1.0)
 

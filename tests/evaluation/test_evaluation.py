@@ -222,9 +222,9 @@ def test_networks_run_in_tiles(kind: str, size: tuple[int, int], tmp_path: Path,
         torch.testing.assert_close(whole, expected, atol=1e-5, rtol=0)
 
 
-def test_bm3d_is_optional() -> None:
+def test_the_package_bm3d_is_optional() -> None:
     with pytest.raises(UserError, match="pip install"):
-        method("bm3d")
+        method("bm3d-package")
 
 
 @pytest.mark.parametrize(

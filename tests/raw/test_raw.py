@@ -353,7 +353,6 @@ def test_noise_of_the_protocol(pictures: Path) -> None:
 
 
 def test_bm3d_with_stabilisation() -> None:
-    pytest.importorskip("bm3d", reason="needs the extra bm3d")
     level = LEVELS["middle"]
     clean = torch.linspace(0.05, 0.6, 32).expand(1, 32, 32).contiguous()
     noisy = heteroscedastic(clean, level.a, level.b, seeded()).clamp(0, 1)

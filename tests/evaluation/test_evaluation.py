@@ -222,9 +222,9 @@ def test_networks_run_in_tiles(kind: str, size: tuple[int, int], tmp_path: Path,
         torch.testing.assert_close(whole, expected, atol=1e-5, rtol=0)
 
 
-def test_bm3d_is_optional() -> None:
+def test_the_package_bm3d_is_optional() -> None:
     with pytest.raises(UserError, match="pip install"):
-        method("bm3d")
+        method("bm3d-package")
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_images_of_16_bits_and_floats(tmp_path: Path, channels: int) -> None:
         np.testing.assert_array_equal(training.images[i], expected.reshape(12, 20, channels))
 
 
-@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK"])
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA"])
 def test_images_of_8_bits_are_as_pillow_reads_them(tmp_path: Path, mode: str) -> None:
     colors = np.random.default_rng(0).integers(0, 256, (12, 20, 3), dtype=np.uint8)
     path = tmp_path / "a.tif"

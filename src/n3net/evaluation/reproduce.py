@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -12,10 +11,12 @@ from typing import Any
 from n3net.errors import UserError
 from n3net.evaluation import gaussian, superresolution
 from n3net.evaluation.images import image_set
-from n3net.evaluation.methods import CLASSICAL, Method, method, trained_for
+from n3net.evaluation.methods import Method, method, trained_for
 from n3net.evaluation.paper import Reported, Table
 from n3net.evaluation.restoration import Level, Row, summarize
-from n3net.models.registry import MODELS, Recipe, full_config
+from n3net.methods.registry import METHODS
+from n3net.models.interface import Recipe
+from n3net.models.registry import MODELS, full_config
 from n3net.weights import available, info, locate
 from n3net.weights.format import expected_shapes
 from n3net.weights.record import origin
@@ -176,12 +177,8 @@ def candidates(figure: Reported, records: dict[str, dict[str, Any]], task: Task 
     """Names of weights and methods that can be measured for a figure."""
     if figure.model is None:
         return
-    if figure.model == "bicubic":
+    if figure.model == "bicubic" or figure.model in METHODS:
         yield figure.model
-        return
-    if figure.model in CLASSICAL:
-        if importlib.util.find_spec(figure.model) is not None:
-            yield figure.model
         return
     fitting = {name: record for name, record in records.items() if _stands_for(record["model"], figure)}
     for name, record in fitting.items():
@@ -217,7 +214,7 @@ def _stands_for(model: dict[str, Any], figure: Reported) -> bool:
     wanted = "dncnn-17" if figure.model == "nn3d" else str(figure.model)
     if model["name"] not in MODELS or MODELS[model["name"]].build is not MODELS[wanted].build:
         return False
-    expected, found = full_config(wanted, **figure.config), model["config"]
+    expected, found = full_config(wanted, **figure.config), full_config(model["name"], **model["config"])
     keys = [key for key in expected if key not in DETAILS]
     differing = [key for key in keys if found.get(key) != expected[key]]
     if found.get("channels", 1) != 1 or any(found.get(k) is not None and expected[k] is not None for k in differing):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from n3net.models.interface import Network
 
-class MemNet(nn.Module):
+
+class MemNet(Network):
     """``blocks`` memory blocks of ``units`` residual units each, and an image from each of them, which are weighted.
 
     All convolutions come behind a batch norm and a ReLU. The units of a block share their two convolutions, the images

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from n3net.errors import UserError
 from n3net.imaging.degradation import degrade
 from n3net.models import ColorUpscaler
+from n3net.tasks import build
 from n3net.tasks.data import Batch, choose, random_place, random_turn, stack, to_planes
 from n3net.tasks.images import ImageOptions, ImageTask, clipped_psnr
 
@@ -48,9 +49,7 @@ class ColorSuperResolution(ImageTask):
         self.pairs = [{f: degrade(image, f) for f in self.factors} for image in self.train.images]
 
     def build_model(self) -> ColorUpscaler:
-        model = super().build_model()
-        if not isinstance(model, ColorUpscaler):
-            raise UserError(f"model: {self.model.get('name')} does not upscale in colour; mdsr and edsr do")
+        model: ColorUpscaler = build(self.model, ColorUpscaler)
         return model
 
     def item(self, number: int, rng: np.random.Generator) -> dict[str, Any]:

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from n3net.errors import UserError
-from n3net.models import Denoiser
+from n3net.models import Denoiser, N3Net
+from n3net.tasks import build
 from n3net.tasks.data import Batch, to_planes
 from n3net.tasks.images import ImageOptions, ImageTask, clipped_psnr, missing_psnr, squared_error
 
@@ -53,13 +54,11 @@ class GaussianDenoising(ImageTask):
         self.validation_sigma = options.validation_sigma or [(low + high) / 2]
 
     def build_model(self) -> nn.Module:
-        model = super().build_model()
-        if not isinstance(model, Denoiser):
-            raise UserError(f"model: {self.model.get('name')} is not for Gaussian noise; n3net and dncnn-17 are")
+        model: Denoiser = build(self.model, Denoiser)
         low, high = self.options.sigma_range
         if low != high and not model.noise_map:
             raise UserError("data.sigma: a range of noise levels needs a model that is told the level, noise_map: true")
-        self._load_guide(getattr(model.net, "guide", None))
+        self._load_guide(model.net.guide if isinstance(model.net, N3Net) else None)
         return model
 
     def _load_guide(self, guide: nn.Module | None) -> None:

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from n3net.errors import UserError
-from n3net.models import create
 from n3net.tasks import Task, data_root
 from n3net.tasks.data import Images, choose, random_crop
 from n3net.tasks.recoloring import recolor
@@ -69,9 +68,6 @@ class ImageTask(Task):
     @property
     def items_per_epoch(self) -> int:
         return len(self.train) * int(self.options.crops_per_image)
-
-    def build_model(self) -> nn.Module:
-        return create(**self.model)
 
     def crop(self, number: int, size: int, rng: np.random.Generator) -> NDArray[np.float32]:
         """A square of the training image of an item, turned and perhaps recoloured, (H, W, C) in [0, 1]."""

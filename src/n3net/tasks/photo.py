@@ -12,11 +12,12 @@ from torch import Tensor, nn
 
 from n3net.errors import UserError
 from n3net.imaging.color import LUMA
-from n3net.models import Denoiser
+from n3net.models import Denoiser, Network
 from n3net.models.cbdnet import cbdnet_loss
 from n3net.noise.curve import known_map, noise_map
 from n3net.noise.sensor import NoiseLevel
 from n3net.raw.camera import MARGIN, draw_camera, draw_level, photograph
+from n3net.tasks import build
 from n3net.tasks.data import Batch
 from n3net.tasks.images import LOSS_PIXELS, ImageOptions, ImageTask, clipped_psnr, relative_error
 
@@ -70,10 +71,9 @@ class PhotoDenoising(ImageTask):
         super().__init__(options, model, seed, 3, self.side)
 
     def build_model(self) -> nn.Module:
-        model = super().build_model()
-        self.estimates = isinstance(model, Denoiser) and hasattr(model.net, "estimator")
-        told = isinstance(model, Denoiser) and model.noise_map
-        if not isinstance(model, Denoiser) or not (told or self.estimates) or model.channels != 3:
+        model: Denoiser = build(self.model, Denoiser)
+        self.estimates = isinstance(model.net, Network) and model.net.estimates_noise
+        if not (model.noise_map or self.estimates) or model.channels != 3:
             raise UserError(
                 f"model: {self.model['name']} cannot be told the noise of colour photographs; "
                 "n3net and dncnn-17 can, with channels: 3 and noise_map: true, and cbdnet finds it out itself"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from n3net.errors import UserError
+from n3net.memory import is_lack_of_memory
 
 
 class Named(Protocol):
@@ -18,12 +19,6 @@ class Named(Protocol):
 
 
 J = TypeVar("J", bound=Named)
-
-
-def _out_of_memory(error: Exception) -> bool:
-    """Also as PyTorch says it: of CPUs, of other devices, and of what C++ could not allocate."""
-    reasons = ("can't allocate memory", "out of memory", "bad_alloc")
-    return isinstance(error, MemoryError) or any(reason in str(error) for reason in reasons)
 
 
 def unexpected(error: Exception) -> str:
@@ -62,7 +57,7 @@ def run(
         except OSError as error:
             failures.append((job, error.strerror or str(error)))
         except Exception as error:  # one file must not cost the others, whatever is wrong with it
-            failures.append((job, f"out of memory; {less_memory}" if _out_of_memory(error) else unexpected(error)))
+            failures.append((job, f"out of memory; {less_memory}" if is_lack_of_memory(error) else unexpected(error)))
     if failures:
         if len(jobs) > 1:
             report(f"{len(failures)} of {len(jobs)} {what} failed:")

@@ -63,7 +63,7 @@ class Worker:
 
     def _call(self, function: Callable[..., R], args: Any, kwargs: Any) -> R:
         name = getattr(function, "__qualname__", repr(function))
-        request = _packed((function, args, kwargs, self.memory))  # before anything is sent: it may not be possible
+        request = _packed((function, args, kwargs, self.memory, _folder()))  # first: it may not be possible
         process, pipes = self._started()
         late = threading.Event()
 
@@ -106,7 +106,7 @@ class Worker:
         assert process.stdout is not None
         if fresh:
             try:
-                process.stdin.write(pickle.dumps([path or os.getcwd() for path in sys.path]))
+                process.stdin.write(pickle.dumps([path or _folder() or path for path in sys.path]))
                 process.stdin.flush()
                 _receive(process.stdout)
             except (OSError, EOFError):
@@ -208,9 +208,19 @@ def _listen(requests: IO[bytes], calls: queue.SimpleQueue[list[bytearray]]) -> N
     os._exit(0)
 
 
-def _answer(function: Callable[..., Any], args: Any, kwargs: Any, memory: int | None) -> list[Any]:
+def _folder() -> str | None:
+    """The current one, which names of files may be relative to; None where it was removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
+
+
+def _answer(function: Callable[..., Any], args: Any, kwargs: Any, memory: int | None, folder: str | None) -> list[Any]:
     """Whether it failed, and the result or the exception."""
     try:
+        if folder is not None:
+            os.chdir(folder)
         with _memory_limit(memory):
             result = function(*args, **kwargs)
         return _packed((False, result))

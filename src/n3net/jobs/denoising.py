@@ -151,11 +151,12 @@ class Denoise(Work):
     @cached_property
     def _given(self) -> Any:
         """The network that was asked for, or None."""
+        from n3net.methods.registry import METHODS
         from n3net.models import Denoiser
         from n3net.models.raw import RawDenoiser
         from n3net.weights import load
 
-        if self.model is None:
+        if self.model is None or self.model in METHODS:  # built for each kind of image
             return None
         net: Any = load(self.model)
         if not isinstance(net, Denoiser | RawDenoiser):

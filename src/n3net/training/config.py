@@ -13,7 +13,7 @@ from n3net.checking import from_mapping, nearest, shown
 from n3net.errors import UserError
 from n3net.io.files import opened
 
-MAX_BYTES = 1_000_000  # of a file
+MAX_BYTES, MAX_DEPTH = 100_000, 50  # of a file, of its brackets
 # Also of numbers with thousands of digits, dates that are none, and brackets within brackets within brackets.
 NOT_YAML = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
 LENGTHS = ("epochs", "steps", "budget")  # a run's length is given by one of them; the one that is given last counts
@@ -82,7 +82,7 @@ class Config:
         task: a name of :data:`n3net.tasks.TASKS`.
         model: ``name`` and options for :func:`n3net.models.create`.
         data: the task's own options, see its ``Options``.
-        epochs, steps, budget: length of the run, one of the three; a budget is wall-clock time such as ``3h``.
+        epochs, steps, budget: length of the run, one of the three; a budget is time of training such as ``3h``.
         batch_size: items of a step, over all processes together.
         seed: of initialisation, crops and noise.
         optimizer, schedule: see there.
@@ -275,7 +275,11 @@ def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
 
 def _parse(text: str) -> Any:
     """A document of plain values. Those that are repeated by name (& and *) could be without end, and are refused."""
-    yaml = _yaml()
+    yaml, depth = _yaml(), 0
+    for character in text:  # before YAML's parser, which takes quadratic time for them
+        depth += (character in "[{") - (character in "]}")
+        if depth > MAX_DEPTH:
+            raise ValueError(f"more than {MAX_DEPTH} brackets within brackets")
     try:
         if any(isinstance(event, yaml.events.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
             raise ValueError("values that refer to others (*name) are not supported, write them out")

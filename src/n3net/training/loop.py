@@ -41,9 +41,11 @@ class State:
     """What a checkpoint holds beside the tensors."""
 
     step: int = 0  # steps done
-    elapsed: float = 0.0  # wall-clock seconds used, over all attempts
+    elapsed: float = 0.0  # seconds of training, over all attempts; neither validation nor saving counts
     best: float = -math.inf
     means: dict[str, float] = field(default_factory=dict)  # smoothed loss and figures
+    validated: int = -1  # the last step that was validated
+    scores: dict[str, float] = field(default_factory=dict)  # of that step
 
 
 @dataclass(frozen=True)
@@ -97,31 +99,38 @@ class Trainer:
         for note in [taking_part(fabric, config.batch_size, task.unit), *notes]:
             self.reporter.say(note)
         self.session_step, self.session_seconds, self.stopped_by = self.state.step, 0.0, 0
-        self.session_start = time.monotonic() - self.state.elapsed  # as if the run had never stopped
+        self.seconds_before = self.state.elapsed
         self.marks = {"save": time.monotonic(), "validate": time.monotonic()}
 
     # The run as a whole
 
     def run_to_end(self) -> Outcome:
-        config = self.config
+        config, weights = self.config, self.run / "weights.safetensors"
+        if self._complete() and weights.is_file():
+            self.reporter.say(
+                f"this run is complete after {self.state.step} steps: {weights}; "
+                "to train on, make it longer (steps=, epochs= or --budget)"
+            )
+            self.reporter.close()
+            return Outcome(self.state.step, self.state.scores)
         if self.fabric.is_global_zero:
             with writing(self.run / "config.yaml", force=True) as file:
                 file.write(dump(config).encode())
         batches = Prefetcher(self._batch, self.state.step, config.workers)
-        scores: dict[str, float] = {}
+        state = self.state
         try:
             with on_signals(self._on_signal):
                 iterator = iter(batches)
                 while True:
                     fraction, save, validate, stop = self._agree()
                     finished = fraction >= 1 and not stop
-                    if validate or finished:
-                        scores = self._validate()
+                    if (validate or finished) and state.validated != state.step:
+                        self._validate()
                     if save or finished or stop:
                         self._save()
                     if stop:
                         self.reporter.say(f"stopped at step {self.state.step}; the same command goes on from there")
-                        return Outcome(self.state.step, scores, stop)
+                        return Outcome(state.step, state.scores, stop)
                     if finished:
                         break
                     start = time.perf_counter()
@@ -132,15 +141,19 @@ class Trainer:
             batches.close()
             self.reporter.close()
         if self.fabric.is_global_zero:
-            self._export(self.run / "weights.safetensors", scores)
-            self.reporter.say(f"done after {self.state.step} steps: {self.run / 'weights.safetensors'}")
-        return Outcome(self.state.step, scores)
+            self._export(weights, state.scores)
+            self.reporter.say(f"done after {state.step} steps: {weights}")
+        return Outcome(state.step, state.scores)
+
+    def _complete(self) -> bool:
+        """Whether an earlier attempt came to the end; all processes read the same checkpoint."""
+        return self._fraction() >= 1 and self.state.validated == self.state.step
 
     def _on_signal(self, number: int) -> None:
         self.stopped_by = number
 
     def _elapsed(self) -> float:
-        return time.monotonic() - self.session_start
+        return self.seconds_before + self.session_seconds
 
     def _fraction(self) -> float:
         if self.budget is not None:
@@ -271,7 +284,7 @@ class Trainer:
             self.reporter.record(state.step, "speed", {"items_per_second": speed, "waiting": waiting})
 
     @torch.no_grad()
-    def _validate(self) -> dict[str, float]:
+    def _validate(self) -> None:
         """Mean scores of the averaged weights; the best so far are exported."""
         start = time.monotonic()
         sums: dict[str, float] = {}
@@ -289,12 +302,12 @@ class Trainer:
         text = "  ".join(f"{name} {value:.3f}" for name, value in sums.items())
         took = duration(time.monotonic() - start)
         self.reporter.say(f"step {self.state.step}  validation  {text}  ({took})")
+        self.state.validated, self.state.scores = self.state.step, sums
         score = sums.get(self.task.metric, -math.inf)
         if score > self.state.best:
             self.state.best = score
             if self.fabric.is_global_zero:
                 self._export(self.run / "best.safetensors", sums)
-        return sums
 
     def _save(self) -> None:
         self.state.elapsed = self._elapsed()

@@ -95,7 +95,7 @@ FIGURES = (
     ),
     Figure(
         "batch_overhead",
-        "a file of 512 x 512 by a worker process, claim and manifest included: time beyond the plain way's",
+        "a file of 512 x 512 by a worker process, with claim and manifest: time beyond the plain way's / the latter",
         0.05,
         batches.overhead,
         scale=1.0,

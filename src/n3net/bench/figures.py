@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from n3net.bench import batches, commands, correspondence, engine, inference, training
+from n3net.bench import batches, commands, correspondence, engine, inference, methods, training
 from n3net.bench.harness import Figure
 
 STEP = "one training step as in the config gray"
@@ -116,4 +116,5 @@ FIGURES = (
         slow=True,
     ),
     Figure("block_over_naive", "engine, 512 x 512: n3net / the 2018 way", 1 / 40, engine.block_over_naive, least=3),
+    Figure("bm3d", "BM3D, gray 128 x 128: n3net / the package bm3d", 1.0, methods.bm3d_over_package, least=3),
 )

@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "imaging": "io",
     "raw": "io noise imaging",
     "models": "nn neighbors noise",
-    "weights": "models io",
+    "weights": "models nn io",
     "restoration": "weights models nn neighbors raw noise imaging io",
     "correspondence": "weights models io",
     "tasks": "correspondence weights models raw noise imaging io",

@@ -31,7 +31,8 @@ MAY_IMPORT = {
     "evaluation": "restoration correspondence weights models raw noise imaging io",
     "inspection": "restoration models nn neighbors imaging io",
     "bench": "training tasks restoration correspondence weights models nn neighbors kernel",
-    "cli": "bench inspection evaluation training restoration correspondence weights models raw noise imaging io",
+    "jobs": "evaluation restoration weights models raw noise imaging io",
+    "cli": "jobs bench inspection evaluation training restoration correspondence weights models raw noise imaging io",
 }
 
 PUBLIC = {

@@ -154,30 +154,30 @@ def test_broken_file_does_not_stop_the_others(run: Any) -> None:
     ],
 )
 def test_lack_of_memory_does_not_stop_the_others(error: Exception) -> None:
-    from n3net.cli import jobs as files
+    from n3net.jobs import many, planning
 
     done: list[str] = []
     lines: list[str] = []
 
-    def work(job: files.Job) -> None:
+    def work(job: planning.Job) -> None:
         if job.name == "large.png":
             raise error
         done.append(job.name)
 
-    jobs = [files.Job(Path(name), None) for name in ("large.png", "small.png")]
-    assert files.run(jobs, work, lines.append) == 1
+    jobs = [planning.Job(Path(name), None) for name in ("large.png", "small.png")]
+    assert many.run(jobs, work, lines.append) == 1
     assert done == ["small.png"]
     assert lines[-1] == "large.png: out of memory; try a smaller --tile"
 
 
 def test_faults_of_the_program_are_not_hidden() -> None:
-    from n3net.cli import jobs as files
+    from n3net.jobs import many, planning
 
-    def work(job: files.Job) -> None:
+    def work(job: planning.Job) -> None:
         raise RuntimeError("shapes do not fit")
 
     with pytest.raises(RuntimeError, match="shapes"):
-        files.run([files.Job(None, None)], work, print)
+        many.run([planning.Job(None, None)], work, print)
 
 
 def test_existing_outputs_need_force(run: Any) -> None:
@@ -233,7 +233,7 @@ def test_full_disk_is_one_line(run: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "out.png")
 
-    monkeypatch.setattr("n3net.cli.denoise.Pictures.run", full)
+    monkeypatch.setattr("n3net.cli.denoise.run", full)
     save_image(Path("a.png"), picture(20, 20))
     code, _, err = run("a.png")
     assert (code, err) == (2, "n3net: out.png: No space left on device\n")

@@ -200,8 +200,8 @@ def dnd(
 
     n3net eval dnd --data dnd_2017 -o bundle
     """
-    from n3net.cli.pictures import check_device
     from n3net.evaluation.dnd import make_bundle
+    from n3net.models.preparing import check_device
 
     check_device(device)
     with progress_bar() as bar:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from n3net.cli.match import Estimator, FieldOfView, Focal, IntrinsicsFiles, Model, Threshold, describe
-from n3net.cli.pictures import Device, Force, check_device
+from n3net.cli.pictures import Device, Force
 from n3net.errors import UserError
 
 
@@ -47,6 +47,7 @@ def command(
     from n3net.correspondence.intrinsics import Cameras
     from n3net.correspondence.results import filtered_arrays, filtered_document, save_json
     from n3net.io.files import refuse_existing
+    from n3net.models.preparing import check_device
 
     cameras = Cameras(intrinsics or (), focal or (), fov or ())
     sizes = [_size(text) for text in size or ()]

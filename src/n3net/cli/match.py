@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from n3net.cli.pictures import Device, Force, check_device, finite
+from n3net.cli.pictures import Device, Force, finite
 from n3net.errors import UserError
 
 if TYPE_CHECKING:
@@ -102,11 +102,12 @@ def command(
 
     Exit code: 0 all done, 1 some pairs failed (the others are done), 2 wrong usage, 130 interrupted.
     """
-    from n3net.cli import jobs as files
     from n3net.cli.progress import file_progress
     from n3net.correspondence.intrinsics import Cameras
     from n3net.correspondence.sfm import pycolmap
     from n3net.io.files import refuse_existing
+    from n3net.jobs import many
+    from n3net.models.preparing import check_device
 
     cameras = Cameras(intrinsics or (), focal or (), fov or ())
     jobs = _jobs(photos or [], pairs, images, output)
@@ -137,7 +138,7 @@ def command(
             runner.run(job, drawn)
 
         advice = "try fewer keypoints (--limit)"
-        code = files.run(waiting, work, _complain, what="pairs", less_memory=advice)
+        code = many.run(waiting, work, _complain, what="pairs", less_memory=advice)
     if database is not None:
         _write_database(database, [job for job in jobs if job.done()], force)
     if code:

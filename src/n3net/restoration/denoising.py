@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from n3net.io.arrays import as_image, white_of
 from n3net.models.preparing import prepare
 from n3net.noise.white import estimate_sigma
-from n3net.restoration.running import Array, Progress, place, run
+from n3net.restoration.running import Array, Progress, place, run, share
 from n3net.restoration.tiles import Part
 from n3net.weights.store import load_for
 
@@ -67,11 +67,6 @@ def denoise(
     source, target = (a[..., None] if a.ndim == 2 else a[..., :1] if gray else a for a in (image, out))  # (H, W, C)
     steps = _steps(net, source, target, peak, sigma)
     for i, step in enumerate(steps):
-
-        def advance(done: int, total: int, before: int = i) -> None:
-            if progress is not None:
-                progress(before * total + done, len(steps) * total)
-
         run(
             net.net,
             image.shape[:2],
@@ -81,7 +76,7 @@ def denoise(
             finish=net.finish,
             tile=tile,
             device=device,
-            progress=advance,
+            progress=share(progress, i, len(steps)),
         )
     if gray and image.ndim == 3:
         out[..., 1:] = out[..., :1]

@@ -21,6 +21,7 @@ from torch import nn
 from n3net.errors import UserError
 from n3net.io.arrays import as_image, white_of
 from n3net.io.picture import peak_of, to_type
+from n3net.models.preparing import prepare
 from n3net.noise.curve import noise_map
 from n3net.restoration.denoising import COLOR, GRAY, denoise, is_gray, resolve
 from n3net.restoration.running import Array, Progress
@@ -71,7 +72,7 @@ def denoise_photograph(
     if is_for_photographs(net):
         pixels = denoise(image, noise, net, peak=peak, tile=tile, device=device, progress=progress)
         return Photograph(pixels, noise, confidence)
-    run = partial(denoise, model=net, tile=tile, device=device)
+    run = partial(denoise, model=prepare(net, device), tile=tile, device=device)
     out = _in_parts(image.astype(np.float32) / np.float32(peak), noise, run, progress)
     return Photograph(_as(out, image.dtype, peak), noise, confidence)
 

@@ -15,7 +15,7 @@ from n3net.io.arrays import as_image, white_of
 from n3net.models.preparing import prepare
 from n3net.noise.sensor import NoiseLevel
 from n3net.raw.photo import RawPhoto
-from n3net.restoration.running import Array, Progress, run
+from n3net.restoration.running import Array, Progress, run, share
 from n3net.restoration.tiles import Part
 from n3net.weights.store import load_for
 
@@ -85,11 +85,7 @@ def denoise_photo(
             clean = np.clip(np.rint(values[..., 0] * span + black), 0, black + span)
             out[part] = np.where(noisy >= black + span, noisy, clean)
 
-        def advance(done: int, total: int, before: int = i) -> None:
-            if progress is not None:
-                progress(before * total + done, len(photo.planes) * total)
-
-        _run(net, pixels.shape, level, read, write, tile, device, advance)
+        _run(net, pixels.shape, level, read, write, tile, device, share(progress, i, len(photo.planes)))
         pixels[:] = out
 
 

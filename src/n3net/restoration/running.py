@@ -84,6 +84,13 @@ def run(
         before += part.pixels
 
 
+def share(progress: Progress | None, index: int, count: int) -> Progress | None:
+    """The progress of one of several steps that take equally long, as part of all."""
+    if progress is None or count == 1:
+        return progress
+    return lambda done, total: progress(index * total + done, count * total)
+
+
 def _outputs(
     net: nn.Module, part: Tile, see: Callable[..., Tensor], tile: int | None, progress: Callable[[float], None]
 ) -> Iterator[tuple[Part, Tensor, Tensor]]:

@@ -1,4 +1,4 @@
-"""Commands that turn image files into image files: which ones, where to, and what happens when one goes wrong."""
+"""Which files are read, and where what is made of them goes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import glob
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol, TypeVar
+from typing import BinaryIO
 
 from n3net.errors import UserError
 from n3net.io.picture import SUFFIXES, format_for
@@ -34,16 +34,6 @@ class Job:
     def open(self) -> Path | BinaryIO:
         """What to read the image from."""
         return self.source if self.source is not None else io.BytesIO(sys.stdin.buffer.read())
-
-
-class Named(Protocol):
-    """Something to do, by the name that messages give it."""
-
-    @property
-    def name(self) -> str: ...
-
-
-J = TypeVar("J", bound=Named)
 
 
 def plan(inputs: Sequence[str], output: str | None, suffix: str, raw: bool = False) -> list[Job]:
@@ -148,48 +138,3 @@ def _check(jobs: Sequence[Job]) -> None:
         other = seen.setdefault(job.target.resolve(), job)
         if other is not job:
             raise UserError(f"{job.name} and {other.name} would both be written to {job.target}; run them one by one")
-
-
-def _out_of_memory(error: Exception) -> bool:
-    """Also as PyTorch says it: of CPUs, of other devices, and of what C++ could not allocate."""
-    reasons = ("can't allocate memory", "out of memory", "bad_alloc")
-    return isinstance(error, MemoryError) or any(reason in str(error) for reason in reasons)
-
-
-def run(
-    jobs: Sequence[J],
-    work: Callable[[J], None],
-    report: Callable[[str], None],
-    *,
-    what: str = "files",
-    less_memory: str = "try a smaller --tile",
-) -> int:
-    """Do all jobs, the others when one fails, and report the failures at the end.
-
-    Args:
-        jobs, work: what to do, and how.
-        report: is given the lines about failures.
-        what: the jobs are, in the plural.
-        less_memory: advice for those who have not enough of it.
-
-    Returns:
-        The exit code, 0 or 1.
-    """
-    failures: list[tuple[J, str]] = []
-    for job in jobs:
-        try:
-            work(job)
-        except UserError as error:
-            failures.append((job, str(error)))
-        except OSError as error:
-            failures.append((job, error.strerror or str(error)))
-        except (MemoryError, RuntimeError) as error:
-            if not _out_of_memory(error):
-                raise
-            failures.append((job, f"out of memory; {less_memory}"))
-    if failures:
-        if len(jobs) > 1:
-            report(f"{len(failures)} of {len(jobs)} {what} failed:")
-        for job, reason in failures:
-            report(f"{job.name}: {reason}")
-    return 1 if failures else 0

@@ -325,6 +325,8 @@ class _Runner:
 
 
 def _tell(job: _Job, matches: Matches, seconds: float) -> None:
+    from n3net.correspondence.results import describe
+
     scoring = f"{matches.seconds['scoring']:.2f} s of them scoring"
     counts = f"{len(matches.kept)} matches, {int(matches.kept.sum())} kept, {int(matches.inliers.sum())} agree"
     typer.echo(f"{job.name} -> {job.target.parent}  {counts}, {seconds:.1f} s, {scoring}")
@@ -334,19 +336,6 @@ def _tell(job: _Job, matches: Matches, seconds: float) -> None:
         typer.echo(f"  pose: {describe(matches.pose)}")
     for note in matches.result.notes:
         typer.echo(f"  note: {note}")
-
-
-def describe(pose: Any) -> str:
-    """A pose in a line: how far the camera turned, and whereto it moved."""
-    import numpy as np
-
-    from n3net.correspondence.geometry import pose_error
-
-    turn, _ = pose_error(pose.rotation, np.ones(3), np.eye(3), np.ones(3))
-    if pose.motion == "rotation":
-        return f"turned {turn:.1f} degrees"
-    x, y, z = -pose.rotation.T @ pose.translation  # the second camera as seen from the first
-    return f"turned {turn:.1f} degrees, moved along ({x:.2f} right, {y:.2f} down, {z:.2f} ahead)"
 
 
 def _complain(line: str) -> None:

@@ -109,7 +109,7 @@ class Denoise(Work):
         photo = RawPhoto(job.source, files.max_pixels)  # closed when nobody needs it any more
         if job.target is not None and ending != DNG:
             check_sides(format_for(job.target), *photo.mosaic.shape)
-        levels, note = _levels(photo, self.noise)
+        levels, note = raw_levels(photo, self.noise)
         before = photo.develop(8, self.auto_bright) if files.needs_before else None
         denoise_photo(photo, levels, model, tile=self.tile, device=self.device, progress=progress)
         if ending == DNG and corrections(photo)[1]:
@@ -160,7 +160,7 @@ class Denoise(Work):
         return prepare(resolve(RAW if given is None else given), self.device)
 
 
-def _levels(photo: Any, given: tuple[float, float] | None) -> tuple[Any, str]:
+def raw_levels(photo: Any, given: tuple[float, float] | None) -> tuple[Any, str]:
     """Noise of each plane of a raw file, and where it is known from."""
     from n3net.noise.sensor import NoiseLevel
     from n3net.noise.sensor_estimate import TRUSTED, estimate_level

@@ -18,7 +18,7 @@ class Named(Protocol):
 J = TypeVar("J", bound=Named)
 
 
-def _out_of_memory(error: Exception) -> bool:
+def out_of_memory(error: Exception) -> bool:
     """Also as PyTorch says it: of CPUs, of other devices, and of what C++ could not allocate."""
     reasons = ("can't allocate memory", "out of memory", "bad_alloc")
     return isinstance(error, MemoryError) or any(reason in str(error) for reason in reasons)
@@ -52,7 +52,7 @@ def run(
         except OSError as error:
             failures.append((job, error.strerror or str(error)))
         except (MemoryError, RuntimeError) as error:
-            if not _out_of_memory(error):
+            if not out_of_memory(error):
                 raise
             failures.append((job, f"out of memory; {less_memory}"))
     if failures:

@@ -207,8 +207,26 @@ class N3Block2d(_Block):
             The weights w_1 .. w_k of each patch's window (B, Qh, Qw, k, M), zero where a slot is no candidate, and the
             temperatures (B, Qh, Qw).
         """
+        inverse, strength, annealing = self._per_patch(x, None)
+        d, scale = self._distances(x, match_on, inverse)
+        candidates = self.matching.grid(x.shape[-2], x.shape[-1]).candidates(d.device)
+        rule = {"rule": self.rule, "annealing": annealing, "generator": generator}
+        w, dead = weigh(logits(d, scale), candidates, strength, self.k, **rule)
+        return w.masked_fill(dead[..., None, None], torch.nan), 1 / scale
+
+    def distances(self, x: Tensor, match_on: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """What :meth:`weights` are computed from, for people who want to see what a change would change.
+
+        Returns:
+            The distances d of each patch to those of its window (B, Qh, Qw, M), the scale of the logits -scale * d,
+            with the block's norm in it, and 1 / t without it, by which Eq. 9 multiplies its update (B, Qh, Qw).
+        """
+        inverse = self._per_patch(x, None)[0]
+        return *self._distances(x, match_on, inverse), inverse
+
+    def _distances(self, x: Tensor, match_on: Tensor | None, inverse: Tensor) -> tuple[Tensor, Tensor]:
+        """Distances (B, Qh, Qw, M), and the scale of the logits (B, Qh, Qw) from 1 / t."""
         embedding = self._embed(x, match_on)
-        scale, strength, annealing = self._per_patch(x, None)
         m, (height, width) = self.matching, x.shape[-2:]
         grid = m.grid(height, width)
         embedding = compared(marked(embedding, x)[0], embedding.shape[1] * m.patch_size**2)
@@ -216,12 +234,10 @@ class N3Block2d(_Block):
         source = source if m.patch_size % m.stride == 0 else im2col(source, m.patch_size, m.stride)
         d = choose("auto", source, grid, self.rule).distances(source, grid)  # (B, Qh, Qw, M)
         d = root(d) if self.options.distance == "euclidean" else d
-        candidates, norm = grid.candidates(d.device), self.normalization
-        if norm is not None:
-            scale = scale * norm.constant() if isinstance(norm, DistanceNorm) else gained(norm, d, candidates, scale)
-        rule = {"rule": self.rule, "annealing": annealing, "generator": generator}
-        w, dead = weigh(logits(d, scale), candidates, strength, self.k, **rule)
-        return w.masked_fill(dead[..., None, None], torch.nan), 1 / scale
+        norm = self.normalization
+        if isinstance(norm, DistanceNorm):
+            return d, inverse * norm.constant()
+        return d, inverse if norm is None else gained(norm, d, grid.candidates(d.device), inverse)
 
     def _per_patch(self, x: Tensor, pads: Pads | None) -> tuple[Tensor, Tensor, Tensor | None]:
         """Scale of the logits, strength of their update and annealing of each patch, (B, Qh, Qw) each."""

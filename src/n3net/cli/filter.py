@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from n3net.cli.match import Estimator, FieldOfView, Focal, IntrinsicsFiles, Model, Threshold, describe
+from n3net.cli.match import Estimator, FieldOfView, Focal, IntrinsicsFiles, Model, Threshold
 from n3net.cli.pictures import Device, Force
 from n3net.errors import UserError
 
@@ -45,7 +45,7 @@ def command(
     from n3net.correspondence.filtering import filter_pair, resolve
     from n3net.correspondence.foreign import read_foreign
     from n3net.correspondence.intrinsics import Cameras
-    from n3net.correspondence.results import filtered_arrays, filtered_document, save_json
+    from n3net.correspondence.results import describe, filtered_arrays, filtered_document, save_json
     from n3net.io.files import refuse_existing
     from n3net.models.preparing import check_device
 

@@ -128,6 +128,12 @@ class Worker:
                 pipe.close()  # type: ignore[union-attr]
         return code
 
+    def stop(self) -> None:
+        """End the process in the middle of a call, from another thread; that call raises a :class:`WorkerError`."""
+        process = self._process
+        if process is not None:
+            process.kill()
+
     def close(self) -> None:
         """End the process, if it runs; another call would start one."""
         with self._lock:

@@ -44,9 +44,7 @@ def write_levels(folder: Path, pixels: Array) -> int:
 def read_tile(folder: Path, level: int, row: int, column: int) -> Array:
     """A tile of a level, smaller than others at the right and lower border, empty outside."""
     pixels = np.load(folder / f"{level}.npy", mmap_mode="r", allow_pickle=False)
-    return np.ascontiguousarray(
-        pixels[row * TILE : (row + 1) * TILE, column * TILE : (column + 1) * TILE]
-    )  # (h, w, 3)
+    return np.ascontiguousarray(pixels[row * TILE : (row + 1) * TILE, column * TILE : (column + 1) * TILE])  # (h, w, 3)
 
 
 def _halved(pixels: Array) -> Array:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import secrets
 import shutil
 import stat
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 PREFIX, LOCK = "n3net-serve-", "lock"
-ID = re.compile(r"[0-9a-f]{32}")
 
 
 @contextmanager
@@ -64,7 +62,3 @@ def _lock(file: Any) -> bool:
 
 def new_id() -> str:
     return secrets.token_hex(16)
-
-
-def is_id(text: str) -> bool:
-    return ID.fullmatch(text) is not None

@@ -100,9 +100,7 @@ def restore(
         def advance(done: int, total: int) -> None:
             os.pwrite(file.fileno(), struct.pack("<d", done / total), 0)
 
-        record = _in_words(
-            lambda: do(Job(source, target), _kept(work), Files(max_megapixels=max_megapixels), advance)
-        )
+        record = _in_words(lambda: do(Job(source, target), _kept(work), Files(max_megapixels=max_megapixels), advance))
     pixels = shown(_developed(target, max_megapixels * 16))
     height, width = pixels.shape[:2]
     about = Shown(width, height, write_levels(folder, pixels))
@@ -151,6 +149,31 @@ def explore(
     document = _in_words(lambda: exploring.explore(prepare(net), image, sigma, title))
     target.write_bytes(document)
     return {"sigma": sigma, "left": cols.start, "top": rows.start, "width": image.shape[2], "height": image.shape[1]}
+
+
+def explorable() -> list[str]:
+    """Weights by name whose networks denoise, and have blocks to look into."""
+    from n3net.models import Denoiser, create
+    from n3net.nn import N3Block2d
+    from n3net.weights import available, info
+
+    names = []
+    for name, path in available().items():
+        try:
+            recipe = info(path)["model"]
+            net = create(recipe["name"], **recipe["config"])
+        except (UserError, ValueError, KeyError, TypeError):
+            continue
+        if isinstance(net, Denoiser) and any(isinstance(module, N3Block2d) for module in net.modules()):
+            names.append(name)
+    return names
+
+
+def explored_page(document: Path, target: Path) -> None:
+    """Write the HTML file of what :func:`explore` wrote."""
+    from n3net.inspection.exploring import page
+
+    target.write_bytes(page(document.read_bytes()))
 
 
 def match(sources: Sequence[Path], names: Sequence[str], cameras: Any, max_megapixels: float) -> dict[str, Any]:
@@ -240,8 +263,9 @@ def _preview_raw(source: Path, work: Work, box: Box, max_megapixels: float) -> P
     with RawPhoto(source, Files(max_megapixels=max_megapixels).max_pixels) as photo:
         height, width = photo.mosaic.shape
         turn: Callable[[Any], Any] = TURNS.get(photo.flip, lambda pixels: pixels)
-        places = np.broadcast_to(np.arange(height)[:, None], photo.mosaic.shape), np.broadcast_to(
-            np.arange(width), photo.mosaic.shape
+        places = (
+            np.broadcast_to(np.arange(height)[:, None], photo.mosaic.shape),
+            np.broadcast_to(np.arange(width), photo.mosaic.shape),
         )
         tall, wide = turn(places[0]).shape
         rows, cols = _inside(box[1], box[3], tall), _inside(box[0], box[2], wide)

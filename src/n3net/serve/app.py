@@ -160,7 +160,6 @@ def _add_files(app: FastAPI, server: Server) -> None:
             "version": __version__,
             "tile": TILE,
             "options": options(),
-            "models": await server.explorable(),
             "limits": {"bytes": limits.file_bytes, "megapixels": limits.megapixels, "files": limits.files},
         }
 
@@ -240,6 +239,10 @@ def _add_jobs(app: FastAPI, server: Server) -> None:
 
 
 def _add_looks(app: FastAPI, server: Server) -> None:
+    @app.get("/api/models")
+    async def models() -> list[str]:
+        return await server.explorable()
+
     @app.post("/api/looks", status_code=201)
     async def explore(request: Request) -> dict[str, Any]:
         content = await _content(request)

@@ -153,6 +153,8 @@ def explore(
 
 def explorable() -> list[str]:
     """Weights by name whose networks denoise, and have blocks to look into."""
+    import torch
+
     from n3net.models import Denoiser, create
     from n3net.nn import N3Block2d
     from n3net.weights import available, info
@@ -161,7 +163,8 @@ def explorable() -> list[str]:
     for name, path in available().items():
         try:
             recipe = info(path)["model"]
-            net = create(recipe["name"], **recipe["config"])
+            with torch.device("meta"):  # without its weights
+                net = create(recipe["name"], **recipe["config"])
         except (UserError, ValueError, KeyError, TypeError):
             continue
         if isinstance(net, Denoiser) and any(isinstance(module, N3Block2d) for module in net.modules()):

@@ -9,7 +9,7 @@ const NEIGHBOR_COLOR = "#35e0d0";
 const HEAT = [[0, 0, 4], [81, 18, 124], [183, 55, 121], [252, 137, 97], [252, 253, 191]];
 const FORMS = /** @type {[Form, string][]} */ ([
   ["tempered", "Paper"],
-  ["untempered", "2018 program"],
+  ["untempered", "2018"],
   ["hard", "Hard KNN"],
 ]);
 const SUPERSCRIPT = "⁰¹²³⁴⁵⁶⁷⁸⁹";

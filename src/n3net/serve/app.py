@@ -39,7 +39,7 @@ class Server:
 
     def __init__(self, folder: Path, limits: Limits) -> None:
         self.folder, self.limits = folder, limits
-        self.version, self._news = 0, asyncio.Event()
+        self.version, self._news, self._stopping = 0, asyncio.Event(), False
         self.soon = Lane(limits.memory, limits.look_seconds)
         self.late = Lane(limits.memory, limits.job_seconds)
         self.uploads = Uploads(folder, limits, self.soon, self.changed)
@@ -51,9 +51,16 @@ class Server:
         self._news.set()
         self._news = asyncio.Event()
 
+    def stop(self) -> None:
+        """Answer those who wait, at once, and end what runs."""
+        self._stopping = True
+        self.changed()
+        self.soon.stop()
+        self.late.stop()
+
     async def state(self, since: int) -> dict[str, Any]:
         """All files and jobs, as soon as something is newer than what the client knows."""
-        if since == self.version:
+        if since == self.version and not self._stopping:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), PATIENCE)
         return {

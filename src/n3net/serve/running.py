@@ -38,6 +38,17 @@ def serve(host: str, port: int | None, browser: bool, limits: Limits, tell: Call
     class Protocol(_Hasty, H11Protocol):
         pass
 
+    class Stoppable(uvicorn.Server):
+        """Tells those who wait for news that there will be none, instead of waiting for them."""
+
+        def __init__(self, config: uvicorn.Config, stop: Callable[[], None]) -> None:
+            super().__init__(config)
+            self._stop = stop
+
+        def handle_exit(self, sig: int, frame: Any) -> None:
+            self._stop()
+            super().handle_exit(sig, frame)
+
     listening = _listen(check_address(host), port)
     token, names = new_token(), names_of(*listening.getsockname()[:2])
     place = f"[{host}]" if ":" in host else host
@@ -45,9 +56,9 @@ def serve(host: str, port: int | None, browser: bool, limits: Limits, tell: Call
     with contextlib.closing(listening), run_folder() as folder:
 
         async def main() -> None:
-            app = build(Server(folder, limits), names, token)
+            server = Server(folder, limits)
             config = uvicorn.Config(
-                app,
+                build(server, names, token),
                 http=Protocol,
                 ws="none",
                 lifespan="on",
@@ -61,7 +72,7 @@ def serve(host: str, port: int | None, browser: bool, limits: Limits, tell: Call
             tell(address)
             if browser:
                 asyncio.get_running_loop().run_in_executor(None, webbrowser.open, address)
-            await uvicorn.Server(config).serve([listening])
+            await Stoppable(config, server.stop).serve([listening])
 
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(main())

@@ -33,7 +33,8 @@ MAY_IMPORT = {
     "bench": "training tasks restoration correspondence weights models nn neighbors kernel",
     "jobs": "evaluation restoration weights models raw noise imaging io",
     "serve": "jobs inspection restoration correspondence weights models nn neighbors raw noise imaging io",
-    "cli": "serve jobs bench inspection evaluation training restoration correspondence weights models raw noise imaging io",
+    "cli": "serve jobs bench inspection evaluation training restoration correspondence weights models raw noise imaging"
+    " io",
 }
 
 PUBLIC = {

@@ -69,8 +69,9 @@ def test_listens_on_loopback_only(server: Any) -> None:
         addresses += [str(found[4][0]) for found in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)]
     for address in addresses:
         if address != "127.0.0.1":
-            with pytest.raises(OSError), socket.create_connection((address, server.port), timeout=2):
-                pass
+            with socket.socket() as other:
+                other.settimeout(2)
+                assert other.connect_ex((address, server.port)) != 0
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "example.org", ""])
@@ -140,7 +141,8 @@ def test_every_call_needs_the_token(server: Any, token: str, method: str, path: 
 
 
 def test_there_are_no_websockets(server: Any) -> None:
-    heads = f"Host: 127.0.0.1:{server.port}\r\nX-N3net-Token: {server.token}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    heads = f"Host: 127.0.0.1:{server.port}\r\nX-N3net-Token: {server.token}\r\n"
+    heads += "Connection: Upgrade\r\nUpgrade: websocket\r\n"
     key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
     assert b" 101 " not in raw_request(server, f"GET /api/nothing HTTP/1.1\r\n{heads}{key}\r\n", wait=1)
     sent: list[Any] = []
@@ -202,10 +204,8 @@ def test_the_page_has_no_script_of_its_own_and_fetches_nothing_from_elsewhere(se
     ],
 )
 def test_no_path_of_a_client_is_opened(server: Any, path: str) -> None:
-    answer = raw_request(
-        server,
-        f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nX-N3net-Token: {server.token}\r\nConnection: close\r\n\r\n",
-    )
+    heads = f"Host: 127.0.0.1:{server.port}\r\nX-N3net-Token: {server.token}\r\nConnection: close\r\n"
+    answer = raw_request(server, f"GET {path} HTTP/1.1\r\n{heads}\r\n")
     assert answer.split()[1] in (b"404", b"307", b"405")
     assert b"root:" not in answer
     assert b"import" not in answer
@@ -263,10 +263,8 @@ def test_a_body_without_end_is_cut_off(server: Any) -> None:
             yield b" " * 4096
 
     with client(server) as web:
-        try:
+        with contextlib.suppress(httpx.WriteError):  # the server closes the connection while we are sending
             assert web.post("/api/jobs", content=endless()).status_code == 413
-        except httpx.WriteError:  # the server closed the connection while we were sending
-            pass
         assert web.get(API).status_code == 200
 
 
@@ -372,7 +370,8 @@ def test_many_ranges_are_not_made(server: Any, ranges: str) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        b"", b"[", b"[]", b"null", b"1e999", b'{"work": "rm"}', b'{"work": "denoise", "settings": {"model": "/etc/passwd"}}',
+        b"", b"[", b"[]", b"null", b"1e999", b'{"work": "rm"}',
+        b'{"work": "denoise", "settings": {"model": "/etc/passwd"}}',
         b'{"work": "denoise", "settings": {"sigma": 1e300}}', b'{"work": "denoise", "settings": {"sigma": NaN}}',
         b'{"work": "denoise", "settings": {"device": "cuda"}}', b'{"work": "upscale", "settings": {"factor": 4000}}',
         b'{"work": "denoise", "settings": [1]}', b'{"file": {"a": 1}, "work": "denoise"}', b"[" * 50_000,

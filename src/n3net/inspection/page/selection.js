@@ -67,12 +67,15 @@ function continuousWeights(z, k, strength) {
 function softmax(z) {
   let top = 0;
   for (let i = 1; i < z.length; i++) if (z[i] > z[top]) top = i;
-  let rest = 0;
-  for (let i = 0; i < z.length; i++) if (i !== top) rest += Math.exp(z[i] - z[top]);
-  const logSum = Math.log1p(rest);
+  let second = -Infinity;
+  for (let i = 0; i < z.length; i++) if (i !== top) second = Math.max(second, z[i]);
+  let others = 0;
+  for (let i = 0; i < z.length; i++) if (i !== top) others += Math.exp(z[i] - Math.max(second, -BEYOND));
+  const logRest = second - z[top] + Math.log(others); // of all but the largest, against it; small numbers keep their digits
+  const logSum = Math.log1p(Math.exp(logRest));
   const weights = z.map((value) => Math.exp(value - z[top] - logSum));
   const logOneMinus = weights.map((w, i) =>
-    i === top && w > PEAK ? Math.max(Math.log(rest) - logSum, -BEYOND) : Math.log1p(-w),
+    i === top && w > PEAK ? Math.max(logRest - logSum, -BEYOND) : Math.log1p(-w),
   );
   return { weights, logOneMinus };
 }

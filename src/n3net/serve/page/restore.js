@@ -69,11 +69,11 @@ class Restore {
     viewer.canvas.addEventListener("split", (event) => (this.split.value = String(/** @type {CustomEvent} */ (event).detail)));
     const empty = el("div", { class: "empty" },
       el("div", { class: "empty-art", "aria-hidden": "true" }, el("i"), el("i"), el("i")),
-      el("h1", {}, "Drop photographs here"),
+      el("h2", {}, "Drop photographs here"),
       el("p", {}, "Remove noise from them, or make them larger. They stay on this machine."),
       fileButton("Choose photographs", (files) => this.#add(files), "button main"),
       el("p", { class: "hint" }, "PNG, JPEG, TIFF, WebP, BMP, and raw files of cameras such as DNG"));
-    this.root.append(empty, el("div", { class: "restore" },
+    this.root.append(el("h1", { class: "unseen" }, "Restore photographs"), empty, el("div", { class: "restore" },
       el("div", { class: "stage" }, toolbar, viewer.canvas, this.split, this.told),
       el("div", { class: "side" }, this.panel.element, this.list.element)));
   }

@@ -176,7 +176,7 @@ class Selection {
       return el("span", { class: "meter" }, fill);
     };
     this.table.replaceChildren(
-      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, ""), ...[1, 2, 3].map((i) => el("th", { scope: "col" }, `x${"₁₂₃"[i - 1]}`)), el("th", { scope: "col" }, "gradient"))),
+      el("thead", {}, el("tr", {}, el("td"), ...[1, 2, 3].map((i) => el("th", { scope: "col" }, `x${"₁₂₃"[i - 1]}`)), el("th", { scope: "col" }, "gradient"))),
       el("tbody", {}, ...weights.map((row, j) => el("tr", {},
         el("th", { scope: "row" }, NUMBERS[j]),
         ...Array.from(row, (w, i) => el("td", {}, w.toFixed(2), bar(w, COLORS[i]))),

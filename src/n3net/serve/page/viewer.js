@@ -156,9 +156,10 @@ export class Viewer {
     const first = this.swapped && has ? "after" : "before";
     const second = this.swapped ? "before" : "after";
     if (this.mode === "side") {
-      const half = width / 2;
-      this.#pane1(c, first, 0, half - 1, half / 2, ratio);
-      this.#pane1(c, second, half + 1, half - 1, half + half / 2, ratio);
+      const half = Math.round(width / 2); // whole pixels, so that both are drawn alike
+      const middle = Math.round(half / 2);
+      this.#pane1(c, first, 0, half - 1, middle, ratio);
+      this.#pane1(c, second, half + 1, width - half - 1, half + middle, ratio);
       this.#label(c, first, 12, "left");
       this.#label(c, second, width - 12, "right");
       return;

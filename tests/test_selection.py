@@ -70,6 +70,26 @@ def test_k_1_is_softmax_attention() -> None:
     torch.testing.assert_close(select(d, 1, 0.5).squeeze(-2), torch.softmax(-d / 0.5, -1))
 
 
+def test_running_sums_are_soft_masks_of_the_nearest() -> None:
+    d = torch.rand(6, 9, dtype=torch.float64)
+    for rule, t in (("continuous", 0.3), ("hard", 1.0)):
+        w = select(d, 4, t, rule=rule)
+        total, union = (select(d, 4, t, rule=rule, running=running) for running in ("sum", "union"))
+        torch.testing.assert_close(total, torch.stack([w[:, : j + 1].sum(1) for j in range(4)], 1))
+        torch.testing.assert_close(union, 1 - torch.stack([(1 - w[:, : j + 1]).prod(1) for j in range(4)], 1))
+        torch.testing.assert_close(total.sum(-1), torch.arange(1.0, 5, dtype=torch.float64).expand(6, 4))
+        assert ((union >= 0) & (union <= 1) & (union <= total + 1e-12)).all()
+        if rule == "hard":
+            ranks = d.argsort(-1).argsort(-1)
+            for j in range(4):
+                assert torch.equal(total[:, j], (ranks <= j).double())
+            torch.testing.assert_close(union, total)
+    warm = torch.tensor([0.0, 2.0])  # Eqs. 8-10 by hand: (0.88, 0.12), then (0.5, 0.5)
+    assert select(warm, 2, 1.0, running="sum")[-1, 0] > 1.3
+    with pytest.raises(ValueError, match="running: expected one of 'sum', 'union', got 'mean'"):
+        select(warm, 2, running="mean")  # type: ignore[arg-type]
+
+
 def test_hard_breaks_ties_by_index() -> None:
     w = select(torch.tensor([2.0, 1.0, 1.0, 1.0]), 3, rule="hard")
     assert w.argmax(-1).tolist() == [1, 2, 3]
@@ -268,7 +288,7 @@ def test_properties(data: st.DataObject) -> None:
         ({"distances": torch.tensor([0.0, -math.inf])}, "distances: expected numbers, got -inf"),
         ({"distances": torch.tensor([1, 2])}, "got torch.int64 of shape (2,)"),
         ({"distances": torch.tensor(1.0)}, "expected a floating point tensor of shape (..., M)"),
-        ({"rule": "soft"}, "rule: expected one of 'continuous', 'hard', 'stochastic', 'concrete', got 'soft'"),
+        ({"rule": "soft"}, "rule: expected one of 'continuous', 'hard', 'straight-through', 'stochastic', 'concrete'"),
         ({"update": "none"}, "update: expected one of 'tempered', 'untempered', got 'none'"),
         ({"mask": torch.ones(4)}, "mask: expected a boolean tensor"),
         ({"mask": torch.ones(3, dtype=torch.bool)}, "broadcasts to distances (4,), got (3,)"),

@@ -9,18 +9,20 @@ from n3net.version import __version__
 
 if TYPE_CHECKING:
     from n3net.correspondence.matching import match
+    from n3net.neighbors.nearest import nearest
     from n3net.restoration.denoising import denoise
     from n3net.restoration.upscaling import upscale
     from n3net.selection import select
     from n3net.weights.store import load
 
-__all__ = ["__version__", "denoise", "load", "match", "select", "upscale"]
+__all__ = ["__version__", "denoise", "load", "match", "nearest", "select", "upscale"]
 
 # Public names are imported when they are first used, so that `n3net --help` does not wait for torch.
 _HOME = {
     "denoise": "n3net.restoration.denoising",
     "load": "n3net.weights.store",
     "match": "n3net.correspondence.matching",
+    "nearest": "n3net.neighbors.nearest",
     "select": "n3net.selection",
     "upscale": "n3net.restoration.upscaling",
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
+import reprlib
 import types
 from collections.abc import Iterable
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -12,18 +14,37 @@ from n3net.errors import UserError
 
 T = TypeVar("T")
 
+LARGEST = 2**63 - 1  # integer
+
+_repr = reprlib.Repr()  # of values that may be without end, such as those of a file that refers to itself
+_repr.maxlevel, _repr.maxstring, _repr.maxother, _repr.maxlong = 3, 120, 120, 60
+
+
+def shown(value: Any) -> str:
+    """A value from outside for a message: not longer than a few lines, whatever it is."""
+    try:
+        return _repr.repr(value)
+    except ValueError:  # an integer of more digits than Python writes
+        return f"an integer of {value.bit_length()} bits" if isinstance(value, int) else type(value).__name__
+
+
+def printable(text: object) -> str:
+    """Text from outside for a terminal: what would steer it, instead of being read, is written as an escape."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in str(text))
+
 
 def from_mapping(kind: type[T], content: Any, path: str = "") -> T:
     """A dataclass from a nested mapping; what does not fit is a :class:`UserError` that names the key."""
     where = f"{path}." if path else ""
     if not isinstance(content, dict):
-        raise UserError(f"{path or 'config'}: expected keys and values, got {content!r}")
+        raise UserError(f"{path or 'config'}: expected keys and values, got {shown(content)}")
     fields = {f.name: f for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
     hints = get_type_hints(kind)
     for key in content:
         if key not in fields:
-            hint = nearest(f"{where}{key}", [where + name for name in fields])
-            raise UserError(f"{where}{key}: there is no such key{hint}")
+            word = key if isinstance(key, str) else shown(key)
+            hint = nearest(f"{where}{word}", [where + name for name in fields])
+            raise UserError(f"{where}{word}: there is no such key{hint}")
     for name, f in fields.items():
         needed = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
         if needed and name not in content:
@@ -64,17 +85,21 @@ def convert(value: Any, hint: Any, path: str) -> Any:
             return value
     elif hint is float:
         try:
-            return float(value)  # YAML 1.1 reads 1e-3 as a word
+            number = float(value)  # YAML 1.1 reads 1e-3 as a word
         except (TypeError, ValueError, OverflowError):
             pass
-    elif isinstance(hint, type) and isinstance(value, hint):
+        else:
+            if math.isfinite(number):
+                return number
+            raise UserError(f"{path}: expected a finite number, got {number}")
+    elif isinstance(hint, type) and isinstance(value, hint) and not (isinstance(value, int) and abs(value) > LARGEST):
         return value
-    raise UserError(f"{path}: expected {_words(hint)}, got {value!r}")
+    raise UserError(f"{path}: expected {_words(hint)}, got {shown(value)}")
 
 
 def nearest(word: str, choices: Iterable[str]) -> str:
     """How the message about an unknown word goes on: with the one that was meant, or with all that there are."""
-    choices = list(choices)
+    word, choices = word[:200], list(choices)
     close = difflib.get_close_matches(word, choices, 1, 0.5)
     return f", did you mean {close[0]!r}?" if close else f"; there are: {', '.join(choices) or 'none yet'}"
 

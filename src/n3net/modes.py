@@ -47,23 +47,23 @@ def readable(*tensors: Tensor) -> bool:
 
 
 def undisturbed(function: Function) -> Function:
-    """Decorator of a function of matching, whose first argument is the embedding.
+    """Decorator of a function of matching, whose first argument is a problem with ``values``.
 
     Autocast would compute distances from products in half precision, and their differences have no digits to spare. A
     trace would keep for all sizes what was worked out for one, so it is refused.
     """
 
     @wraps(function)
-    def run(embedding: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    def run(problem: Any, *args: Any, **kwargs: Any) -> Tensor:
         if tracing():
             raise RuntimeError(
                 "n3net: torch.jit.trace would make a program that is right for one size of its input and wrong for "
                 "others; use torch.export.export, or torch.compile"
             )
-        device = embedding.device.type
+        device = problem.values.device.type
         if not torch.amp.is_autocast_available(device):
-            return function(embedding, *args, **kwargs)
+            return function(problem, *args, **kwargs)
         with torch.autocast(device, enabled=False):
-            return function(embedding, *args, **kwargs)
+            return function(problem, *args, **kwargs)
 
     return cast(Function, run)

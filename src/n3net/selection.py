@@ -29,8 +29,9 @@ from torch import Tensor
 
 from n3net.modes import readable, tracing, transforms_active
 
-Rule = Literal["continuous", "hard", "stochastic", "concrete"]
+Rule = Literal["continuous", "hard", "straight-through", "stochastic", "concrete"]
 Update = Literal["tempered", "untempered"]
+Running = Literal["sum", "union"]
 
 _TINY = torch.finfo(torch.float32).tiny
 _PEAK = math.log(0.6)  # at most one weight of a row lies above; below, log1p(-w) has all its digits
@@ -46,6 +47,7 @@ def select(
     mask: Tensor | None = None,
     annealing: float | Tensor = 1.0,
     generator: torch.Generator | None = None,
+    running: Running | None = None,
 ) -> Tensor:
     r"""Choose k neighbours of each query among M candidates, as weights.
 
@@ -58,13 +60,18 @@ def select(
         k: how many neighbours, at most the number of candidates that the mask leaves.
         temperature: :math:`t > 0`, a number or one value per query, shape :math:`(...)`.
         rule: ``"continuous"``, the paper's relaxation (Eqs. 8-10), differentiable in distances and temperature;
-            ``"hard"``, k nearest neighbours, ties broken by index (Eqs. 1-2); ``"stochastic"``, k neighbours drawn
-            without replacement (Eqs. 3-6); ``"concrete"``, their Gumbel-softmax relaxation.
+            ``"hard"``, k nearest neighbours, ties broken by index (Eqs. 1-2); ``"straight-through"``, hard weights with
+            the gradient of the continuous ones; ``"stochastic"``, k neighbours drawn without replacement (Eqs. 3-6);
+            ``"concrete"``, their Gumbel-softmax relaxation.
         update: ``"tempered"``, Eq. 9 as printed, whose limit for :math:`t \to 0` is hard KNN; ``"untempered"``, the
             recursion of the program published in 2018, whose limit is not.
         mask: boolean, true where a candidate may be chosen, broadcastable to ``distances``. Others get exactly 0.
         annealing: of the Concrete distribution, :math:`\lambda > 0`, a number or one value per query.
         generator: source of randomness of the stochastic and the concrete rule.
+        running: row j as a soft mask of the first j neighbours instead of the j-th alone. ``"sum"``, the sum of the
+            rows so far, :math:`\sum_{i \le j} w^i`, which adds up to j over the candidates; where candidates nearly
+            tie, or at high temperatures, single entries may exceed 1. ``"union"``,
+            :math:`1 - \prod_{i \le j} (1 - w^i)`, within [0, 1]. For hard weights both are masks of the nearest.
 
     Returns:
         Weights of shape :math:`(..., k, M)` in the type of ``distances``; float16 and bfloat16 are computed in float32.
@@ -94,7 +101,11 @@ def select(
     if readable(d, keep):
         _check_values(d, keep, k)
     strength = 1 / t if update == "tempered" else torch.ones_like(t)
-    return select_from_logits(_logits(d, keep, t), k, strength, rule=rule, annealing=lam, generator=generator).to(dtype)
+    w = select_from_logits(_logits(d, keep, t), k, strength, rule=rule, annealing=lam, generator=generator)
+    if running is not None:
+        check_choice("running", running, Running)
+        w = w.cumsum(-2) if running == "sum" else 1 - (1 - w).cumprod(-2)
+    return w.to(dtype)
 
 
 def select_from_logits(
@@ -117,6 +128,9 @@ def select_from_logits(
         return log_w.exp()
     if rule == "hard":
         return _one_hot_top(z, k)
+    if rule == "straight-through":
+        soft: Tensor = _log_weights()(z, strength, k).exp()
+        return _one_hot_top(z.detach(), k) + (soft - soft.detach())  # the bracket is 0 to the last bit
     if rule == "stochastic":
         # Drawing without replacement from softmax(z) is taking the k largest of z + Gumbel noise, in order.
         return _one_hot_top(z + _gumbel(z, generator), k)

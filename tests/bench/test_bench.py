@@ -15,8 +15,9 @@ from n3net.bench import commands, correspondence, engine, figures, harness, infe
 from n3net.bench.harness import Figure, FigureError, Result, Sample, measure_apart, rounds, samples_of, summary
 from n3net.bench.made_up import picture
 from n3net.bench.measure import command_peak, machine, peak_memory, ratio
-from n3net.neighbors import Matching, match_images
+from n3net.neighbors import Matching
 from n3net.nn import N3Block2d
+from problems import match_images
 
 Command = Callable[..., tuple[int, str, str]]
 

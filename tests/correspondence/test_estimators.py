@@ -114,7 +114,7 @@ def test_plane_is_told() -> None:
 
 def test_map_as_in_the_paper() -> None:
     errors = [1.0, 7.0, 12.0, 30.0]
-    mean = {t: np.mean([metrics.mean_accuracy(e, t) for e in errors]) for t in metrics.THRESHOLDS}
+    mean = {t: np.mean([metrics.mean_accuracy(e, t) for e in errors]) for t in metrics.DEGREES}
     assert mean == {5: 0.25, 10: (0.25 + 0.5) / 2, 20: (0.25 + 0.5 + 0.75 + 0.75) / 4}
     assert metrics.mean_accuracy(5.0, 5) == 0  # below, not at
     assert metrics.pair_error(*metrics.FAILURE) == 180

@@ -206,3 +206,10 @@ def test_essential_loss_needs_eight_matches() -> None:
         (g,) = torch.autograd.grad(loss.sum(), weights)
         assert g.isfinite().all()
         assert bool(g.any()) == learns == bool(loss > 0)
+
+
+def test_no_translation_is_no_direction() -> None:
+    turn, t, none = np.eye(3), np.array([1.0, 0, 0]), np.zeros(3)
+    assert geometry.pose_error(turn, none, turn, t) == (0.0, 90.0)
+    assert geometry.pose_error(turn, t, turn, none) == (0.0, 90.0)
+    assert geometry.pose_error(turn, none, turn, none) == (0.0, 0.0)

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from n3net.cli.data import app
 from n3net.correspondence import geometry
 from n3net.correspondence.matchfile import ENTRY, HEADER, MAGIC, Pair, PairFile, write_pairs
-from n3net.correspondence.scenes import View, agreeing, read_scene, scene_pairs, undistort
+from n3net.correspondence.scenes import PlacedImage, agreeing, read_scene, scene_pairs, undistort
 from n3net.correspondence.synthetic import Poses, rotation_about, synthetic_pair
 from n3net.errors import UserError
 
@@ -352,7 +352,7 @@ def test_pairs_can_be_thinned_and_images_scaled(scene: Path) -> None:
 
 def test_views_in_one_place_are_no_pair(scene: Path) -> None:
     view = read_scene(scene)[0]
-    other = View(view.path, view.k, view.rotation, view.translation)
+    other = PlacedImage(view.path, view.k, view.rotation, view.translation)
     with pytest.raises(UserError, match="no two of these 2 images show enough of the same"):
         list(scene_pairs([view, other], limit=100, least=-1000))
 
@@ -363,7 +363,7 @@ def test_distortion_is_that_of_opencv() -> None:
     lens = (0.06, -0.08, -0.001, 0.0002)
     truth = rng.uniform(-0.5, 0.5, (100, 2))
     points = cv2.projectPoints(np.c_[truth, np.ones(100)], np.zeros(3), np.zeros(3), K, np.array(lens))[0][:, 0]
-    view = View(Path("x"), K, np.eye(3), np.zeros(3), lens)
+    view = PlacedImage(Path("x"), K, np.eye(3), np.zeros(3), lens)
     np.testing.assert_allclose(view.calibrate(points), truth, atol=1e-6)
     calibrated = (points - K[:2, 2]) / 300
     np.testing.assert_allclose(undistort(calibrated, lens), truth, atol=1e-9)
@@ -462,11 +462,11 @@ def test_cameras_that_were_found_serve_for_matching(tmp_path: Path) -> None:
 
     photo, file = tmp_path / "wide.png", tmp_path / "cameras.json"
     cv2.imwrite(str(photo), np.zeros((240, 320), np.uint8))
-    write_cameras(file, [View(photo, K, np.eye(3), np.zeros(3))])
+    write_cameras(file, [PlacedImage(photo, K, np.eye(3), np.zeros(3))])
     plain = intrinsics.from_file(file, (320, 240), "wide.png")
     np.testing.assert_array_equal(plain.k, K)
     assert plain.source == str(file)
-    write_cameras(file, [View(photo, K, np.eye(3), np.zeros(3), (0.1, 0, 0, 0), (640, 480))], force=True)
+    write_cameras(file, [PlacedImage(photo, K, np.eye(3), np.zeros(3), (0.1, 0, 0, 0), (640, 480))], force=True)
     found = intrinsics.from_file(file, (320, 240), "wide.png")
     assert found.k[0, 0] == K[0, 0] / 2
     assert "lens distortion not corrected, scaled from 640 x 480" in found.source

@@ -12,10 +12,12 @@ import pytest
 import torch
 
 from n3net import weights
-from n3net.correspondence.matchfile import Pair, write_pairs
+from n3net.correspondence import filtering
+from n3net.correspondence.geometry import pose_error
+from n3net.correspondence.matchfile import Pair, PairFile, write_pairs
 from n3net.errors import UserError
 from n3net.evaluation import correspondence as protocol
-from n3net.evaluation.correspondence import BASELINES, Method, Row, differences, evaluate, pair_sets, summarize
+from n3net.evaluation.correspondence import BASELINES, Filter, Row, differences, evaluate, pair_sets, summarize
 from n3net.models import create
 
 cv2 = pytest.importorskip("cv2", reason="estimators need OpenCV")
@@ -82,7 +84,7 @@ def test_what_pairs_do_not_tell_is_not_measured(data: Path) -> None:
 
 
 def test_nothing_kept_is_a_failure(data: Path) -> None:
-    none = Method("none", lambda pair, right: (np.zeros(len(pair)), np.zeros(len(pair), bool)))
+    none = Filter("none", lambda pair, right: (np.zeros(len(pair)), np.zeros(len(pair), bool)))
     rows = evaluate([none], pair_sets([data / "hall.pairs"], 2)[0], ["ransac"])
     assert [(r.error, r.precision, r.recall, r.kept) for r in rows] == [(180, 0, 0, 0)] * 2
     assert summarize(rows)[0]["failures"] == 2
@@ -198,3 +200,24 @@ def test_table6(run: Run, data: Path, tmp_path: Path) -> None:
     code, out, _ = run("reproduce", "table6")
     assert code == 0
     assert "Nothing was measured" in out
+
+
+def test_poses_are_those_of_the_command(tmp_path: Path) -> None:
+    """Matches that are there many times count once, and a camera that only turned has no translation."""
+    pair = make_pair(3, n=120, wrong=0)
+    many = np.r_[np.arange(120), np.zeros(400, int)]
+    turned = np.c_[pair.x0, np.ones(len(pair))] @ np.asarray(pair.rotation).T
+    pairs = [
+        Pair(pair.x0[many], pair.x1[many], None, None, pair.rotation, pair.translation),
+        Pair(pair.x0, turned[:, :2] / turned[:, 2:], None, None, pair.rotation, pair.translation),
+    ]
+    write_pairs(tmp_path / "odd.pairs", pairs)
+    rows = evaluate(BASELINES[:1], pair_sets([tmp_path / "odd.pairs"])[0], ["ransac"])
+    for row, stored in zip(rows, PairFile(tmp_path / "odd.pairs"), strict=True):
+        pose = filtering.pose_of(stored, filtering.finite(stored))
+        assert pose is not None
+        assert row.inliers == pose.inliers.sum()
+        expected = pose_error(pose.rotation, pose.translation, stored.rotation, stored.translation)
+        assert (row.rotation, row.translation) == expected
+    assert rows[0].error < 1
+    assert rows[1].translation == 90

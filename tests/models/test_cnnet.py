@@ -16,10 +16,10 @@ from n3net.correspondence.matchfile import Pair
 from n3net.errors import UserError
 from n3net.models import CNNet, CorrespondenceN3Net, count_parameters, create
 from n3net.neighbors import native
-from n3net.neighbors.sets import match_sets
 from n3net.nn import SetNorm, context_norm
 from n3net.selection import select_from_logits
 from n3net.weights import load, save
+from problems import match_sets
 
 SMALL: dict[str, dict[str, Any]] = {
     "cnnet": {"features": 16, "depth": 4},
@@ -190,19 +190,19 @@ def test_compiled_selection_is_the_selection(dtype: torch.dtype, scale: float) -
 
 @pytest.mark.parametrize(("distance", "include_self"), [("squared", False), ("squared", True), ("euclidean", False)])
 def test_neighbours_in_sets_are_those_of_the_judge(distance: Any, include_self: bool, monkeypatch: Any) -> None:
-    monkeypatch.setattr("n3net.neighbors.sets.CHUNK", 2000)  # several chunks of queries
+    monkeypatch.setattr("n3net.neighbors.all_pairs.CHUNK", 2000)  # several chunks of queries
     generator = torch.Generator().manual_seed(0)
     e = 2 * torch.randn(2, 60, 5, generator=generator, dtype=torch.float64) + 3
     v = torch.randn(2, 60, 4, generator=generator, dtype=torch.float64)
     s = 3 * torch.rand(2, 60, generator=generator, dtype=torch.float64)
     mask = torch.arange(60) < torch.tensor([[60], [40]])
     results = []
-    for literal in (False, True):
+    for backend in ("auto", "tiled", "reference"):
         inputs = [t.clone().requires_grad_() for t in (e, v, s)]
         out = match_sets(
-            *inputs, inputs[2], 3, mask=mask, include_self=include_self, distance=distance, literal=literal
+            *inputs, inputs[2], 3, mask=mask, include_self=include_self, distance=distance, backend=backend
         )
         weights = torch.linspace(-1, 1, out.numel(), dtype=torch.float64).view_as(out)
         results.append((out, *torch.autograd.grad((out * weights).sum(), inputs)))
-    for found, expected in zip(*results, strict=True):
+    for found, expected in zip([*results[0], *results[1]], results[2] * 2, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-9)

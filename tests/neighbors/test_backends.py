@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from n3net import kernel
-from n3net.neighbors import BACKENDS, Matching, match_images, match_sets
+from n3net.neighbors import BACKENDS, Matching, all_pairs
 from n3net.neighbors.grid import Grid
 from n3net.nn import QueryNorm
+from problems import match_images, match_sets
 
 HAS_KERNEL = kernel.instruction_set() is not None
 Case = tuple[int, int, int, int, int, int, int, int, int, str, str]
@@ -246,9 +247,7 @@ def test_tiled_has_a_second_derivative() -> None:
 @pytest.mark.parametrize("distance", ["squared", "euclidean"])
 @pytest.mark.parametrize("chunk", [24_000_000, 150])
 def test_sets_have_a_second_derivative_when_tiled(distance: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from n3net.neighbors import sets
-
-    monkeypatch.setattr(sets, "CHUNK", chunk)
+    monkeypatch.setattr(all_pairs, "CHUNK", chunk)
     leaves = [t.requires_grad_() for t in set_inputs(1, 5, 2)]
 
     def neighbors(*tensors: Tensor) -> Tensor:
@@ -345,13 +344,12 @@ def set_inputs(b: int, n: int, c: int, dtype: torch.dtype = torch.float64) -> li
 @pytest.mark.parametrize("distance", ["squared", "euclidean"])
 @pytest.mark.parametrize("include_self", [False, True])
 def test_sets_equal_the_literal_differences(distance: str, include_self: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    from n3net.neighbors import sets
-
     results = []
-    for literal, chunk in ((True, sets.CHUNK), (False, sets.CHUNK), (False, 500)):
-        monkeypatch.setattr(sets, "CHUNK", chunk)
+    whole = all_pairs.CHUNK
+    for backend, chunk in (("reference", whole), ("auto", whole), ("tiled", whole), ("auto", 500), ("tiled", 500)):
+        monkeypatch.setattr(all_pairs, "CHUNK", chunk)
         leaves = [t.requires_grad_() for t in set_inputs(2, 23, 3)]
-        out = match_sets(*leaves, 4, distance=distance, include_self=include_self, literal=literal)  # type: ignore[arg-type]
+        out = match_sets(*leaves, 4, distance=distance, include_self=include_self, backend=backend)  # type: ignore[arg-type]
         (out * torch.sin(torch.arange(out.numel())).view_as(out)).sum().backward()
         results.append([out, *(t.grad for t in leaves)])
     for other in results[1:]:
@@ -360,20 +358,16 @@ def test_sets_equal_the_literal_differences(distance: str, include_self: bool, m
 
 
 def test_sets_in_chunks_without_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
-    from n3net.neighbors import sets
-
     tensors = set_inputs(2, 23, 3)
     whole = match_sets(*tensors, 4)
-    monkeypatch.setattr(sets, "CHUNK", 3000)  # two queries at a time, the last one alone
+    monkeypatch.setattr(all_pairs, "CHUNK", 3000)  # two queries at a time, the last one alone
     torch.testing.assert_close(match_sets(*tensors, 4), whole)
 
 
 @pytest.mark.parametrize("rule", ["concrete", "stochastic"])
 def test_sets_in_chunks_with_a_generator(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neighbours are linear in the values, so <gradient, values> is the result; with other noise it is not."""
-    from n3net.neighbors import sets
-
-    monkeypatch.setattr(sets, "CHUNK", 3000)
+    monkeypatch.setattr(all_pairs, "CHUNK", 3000)
     embedding, values, scale, strength = set_inputs(2, 23, 3)
     values.requires_grad_()
     generator = torch.Generator().manual_seed(0)
@@ -387,8 +381,6 @@ def test_sets_in_chunks_with_a_generator(rule: str, monkeypatch: pytest.MonkeyPa
 
 
 def test_sets_in_chunks_under_transforms(monkeypatch: pytest.MonkeyPatch) -> None:
-    from n3net.neighbors import sets
-
     tensors = set_inputs(2, 23, 3)
     masks = torch.arange(23) < torch.tensor([[[23], [17]], [[9], [20]]])  # (2, 2, 23)
 
@@ -397,7 +389,7 @@ def test_sets_in_chunks_under_transforms(monkeypatch: pytest.MonkeyPatch) -> Non
 
     expected = torch.func.grad(loss)(tensors[0])
     mapped = torch.stack([loss(tensors[0], mask) for mask in masks])
-    monkeypatch.setattr(sets, "CHUNK", 3000)
+    monkeypatch.setattr(all_pairs, "CHUNK", 3000)
     torch.testing.assert_close(torch.func.grad(loss)(tensors[0]), expected)
     torch.testing.assert_close(torch.vmap(loss, in_dims=(None, 0))(tensors[0], masks), mapped)
 
@@ -421,7 +413,9 @@ def test_sets_refuse_with_a_reason() -> None:
         match_sets(*tensors, 5)
     with pytest.raises(ValueError, match="mask: expected a boolean tensor"):
         match_sets(*tensors, 2, mask=torch.ones(1, 5))
-    with pytest.raises(ValueError, match="backend: expected 'auto' or 'tiled', got 'dense'"):
+    with pytest.raises(
+        ValueError, match="backend: expected 'auto' or one of 'reference', 'tiled', 'native', got 'dense'"
+    ):
         match_sets(*tensors, 2, backend="dense")
 
 

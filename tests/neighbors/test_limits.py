@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from n3net import kernel, select
-from n3net.neighbors import Matching, limits, match_images, match_sets
+from n3net.neighbors import Matching, limits
 from n3net.nn import N3Block, N3Block2d
+from problems import match_images, match_sets
 
 HAS_KERNEL = kernel.instruction_set() is not None
 NATIVE = pytest.param("native", marks=pytest.mark.skipif(not HAS_KERNEL, reason="no kernel built"))

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from n3net.neighbors import Matching, match_images
-from n3net.neighbors.parts import Layout, Part, match_part
+from n3net.neighbors import Matching
+from n3net.neighbors.parts import Layout, Part, Parts, match_part
+from problems import match_images
 
 BACKENDS = ["reference", "dense", "tiled", "native"]
 
@@ -79,7 +80,7 @@ def test_parts_are_those_of_the_whole(backend: str, matching: Matching, options:
             y, x = patches if name == "scales" else pixels
             top, left = max(y.start - 1, 0), max(x.start - 1, 0)
             parts[name] = Part(tensor[..., top : y.stop, left : x.stop].clone(), top, left)
-        out = match_part(**parts, k=2, layout=layout, rows=rows, cols=cols, backend=backend, **options)
+        out = match_part(Parts(**parts, k=2, layout=layout, **options), rows, cols, backend)
         torch.testing.assert_close(out, whole[..., rows, cols], atol=1e-12, rtol=0)
 
 
@@ -93,7 +94,7 @@ def test_memory_format_does_not_matter(layout: str) -> None:
     whole = match_images(given["embedding"], given["values"], scale, strength, 3, matching)
     part = slice(11, 34)
     parts = {name: Part(t) for name, t in given.items()}
-    out = match_part(**parts, k=3, layout=Layout.of(matching, 60, 50), rows=part, cols=part)
+    out = match_part(Parts(**parts, k=3, layout=Layout.of(matching, 60, 50)), part, part)
     torch.testing.assert_close(out, whole[..., part, part], atol=1e-6, rtol=0)
 
 
@@ -103,4 +104,4 @@ def test_what_is_missing_is_said() -> None:
     given["values"] = Part(given["values"].tensor[..., 12:, :], 12)
     layout = Layout.of(matching, 60, 50)
     with pytest.raises(ValueError, match=r"rows 10 to 60 .* not in the part that is there: 48 x 50 from 12, 0 on"):
-        match_part(**given, k=2, layout=layout, rows=slice(20, 60), cols=slice(0, 50))
+        match_part(Parts(**given, k=2, layout=layout), slice(20, 60), slice(0, 50))

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from n3net import select
-from n3net.neighbors import match_images, reference
+from n3net.neighbors import Matching, reference
 from n3net.neighbors.grid import pad
 from n3net.nn import PRESETS, DistanceNorm, N3Block, N3Block2d, N3Options
+from problems import match_images, match_sets
 
 
 def small(**options: object) -> N3Block2d:
@@ -76,8 +77,6 @@ def test_image_block_with_pixels_for_patches_is_a_set_block() -> None:
     """Patches of one pixel and a window over everything: the image is a set of its pixels."""
     x = torch.rand(1, 4, 5, 5, dtype=torch.float64)
     ones = torch.ones(1, 5, 5, dtype=torch.float64)
-    from n3net.neighbors import Matching, match_sets
-
     image = match_images(x, x, ones, ones, 3, Matching(1, 1, 9))
     pixels = x.flatten(2).transpose(1, 2)
     items = match_sets(pixels, pixels, ones.flatten(1), ones.flatten(1), 3)  # (1, 25, 3, 4)
@@ -187,7 +186,8 @@ def test_normalisation_by_query_is_by_each_querys_own_deviation(
         block.temperature.eval()  # type: ignore[union-attr]
     with torch.no_grad():
         block.normalization.weight.fill_(0.8)  # type: ignore[union-attr, operator]
-        scale, strength, _ = block._per_patch(x, None)
+        choice = block._choice(x, None)
+        scale, strength = choice.scale, choice.strength
     grid, matching = block.matching.grid(*size), block.matching
     padded = pad(x, matching.padding(*size))
     distances, candidates = reference.distances(padded, grid), grid.candidates(x.device)

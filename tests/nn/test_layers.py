@@ -23,8 +23,9 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
 from n3net import kernel, select
-from n3net.neighbors import Matching, match_images, match_sets
+from n3net.neighbors import Matching
 from n3net.nn import N3Block, N3Block2d, SetNorm, context_norm
+from problems import match_images, match_sets
 
 HAS_KERNEL = kernel.instruction_set() is not None
 

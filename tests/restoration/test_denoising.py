@@ -171,3 +171,33 @@ def test_wrong_arguments(image: np.ndarray, sigma: Any, match: str) -> None:
 def test_a_bare_network_is_no_denoiser() -> None:
     with pytest.raises(TypeError, match="Denoiser"):
         n3net.denoise(np.zeros((8, 8)), 1, nn.Conv2d(1, 1, 3))
+
+
+@pytest.mark.parametrize("shape", [(40, 31), (40, 31, 3)])
+def test_strength_is_how_much_of_the_correction_is_made(shape: tuple[int, ...]) -> None:
+    noisy = np.random.default_rng(0).random(shape, np.float32)
+    net = small(channels=1)
+    full, half, none = (n3net.denoise(noisy, 25, net, strength=s) for s in (1, 0.5, 0))
+    assert np.abs(full - noisy).max() > 1e-3
+    np.testing.assert_allclose(half, (noisy + full) / 2, atol=1e-6)
+    np.testing.assert_array_equal(none, noisy)
+    with pytest.raises(ValueError, match="strength"):
+        n3net.denoise(noisy, 25, net, strength=1.5)
+
+
+@pytest.mark.parametrize("shape", [(40, 31), (30, 41, 3)])
+def test_best_is_the_mean_of_eight_orientations(shape: tuple[int, ...]) -> None:
+    noisy = np.random.default_rng(0).random(shape, np.float32)
+    sigma = np.random.default_rng(1).uniform(0, 50, shape[:2]).astype(np.float32)
+    net = small(channels=3 if len(shape) == 3 else 1)
+    total = np.zeros(shape)
+    for turns in range(4):
+        for mirrored in (False, True):
+            there = [np.rot90(a, turns)[:, :: -1 if mirrored else 1] for a in (noisy, sigma)]
+            out = n3net.denoise(np.ascontiguousarray(there[0]), np.ascontiguousarray(there[1]), net)
+            total += np.rot90(out[:, :: -1 if mirrored else 1], -turns)
+    seen: list[tuple[int, int]] = []
+    best = n3net.denoise(noisy, sigma, net, best=True, progress=lambda done, of: seen.append((done, of)))
+    np.testing.assert_allclose(best, total / 8, atol=1e-5)
+    assert seen[-1][0] == seen[-1][1]
+    assert n3net.denoise((255 * noisy).astype(np.uint8), 25, net, best=True).dtype == np.uint8

@@ -15,7 +15,7 @@ from n3net.errors import UserError
 from n3net.evaluation import real as protocol
 from n3net.models import Denoiser, create
 from n3net.noise.curve import estimate_curve, known_map, measure, noise_map
-from n3net.restoration.photographs import default_weights, denoise_photograph, is_for_photographs, resolve_photo
+from n3net.restoration.photographs import default_weights, denoise_photograph, is_for_photographs, photo_denoiser_for
 from n3net.weights import save
 
 Array = np.ndarray[Any, Any]
@@ -156,8 +156,8 @@ def test_which_weights_are_for_photographs(tmp_path: Path, monkeypatch: pytest.M
         model = create("dncnn-6", channels=3, noise_map=True, depth=2, features=4)
         save(tmp_path / f"{name}.safetensors", model, {"training": {"task": task}})
     assert default_weights(gray=False) == default_weights(gray=True) == "photo"
-    assert is_for_photographs(resolve_photo(None, gray=True))
-    assert not is_for_photographs(resolve_photo("color", gray=False))
+    assert is_for_photographs(photo_denoiser_for(None, gray=True))
+    assert not is_for_photographs(photo_denoiser_for("color", gray=False))
     assert not is_for_photographs(create("dncnn-6"))
 
 

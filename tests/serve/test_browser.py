@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(
 )
 AXE = Path(__file__).with_name("axe.min.js")
 ROOMS = ("restore", "neighbours", "match", "selection")
-PATIENCE = 25.0
+PATIENCE = 60.0
 
 
 class Page:

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from n3net.bench import naive
 from n3net.bench.harness import Round, Sample
 from n3net.bench.measure import peak_memory, ratio
-from n3net.neighbors import Matching, match_images
+from n3net.neighbors import Choice, Images, Matching, match_images
 
 CHANNELS, K = 8, 7
 
@@ -44,7 +44,7 @@ def engine(size: int, ours: bool = True) -> Callable[[], object]:
         torch.randn(1, CHANNELS, size, size).contiguous(memory_format=torch.channels_last) for _ in range(2)
     )
     scale = torch.full((1, grid.query_rows, grid.query_cols), 0.02)
-    strength = torch.ones_like(scale)
+    choice = Choice(k=K, scale=scale, strength=torch.ones_like(scale))
     if not ours:
         side = grid.rows * grid.cell
         embedding, values = (F.pad(t, (0, side - size) * 2) for t in (embedding, values))
@@ -52,7 +52,7 @@ def engine(size: int, ours: bool = True) -> Callable[[], object]:
     def call() -> Tensor:
         with torch.no_grad():
             if ours:
-                return match_images(embedding, values, scale, strength, K, matching)
+                return match_images(Images(embedding=embedding, values=values, choice=choice, matching=matching))
             return naive.neighbors(embedding, values, scale, K, grid)
 
     return call

@@ -59,9 +59,9 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, match_on: Tensor | None = None) -> Tensor:
         block = self.block
-        scale, _, _ = block._per_patch(x, None)
+        scale = block._choice(x, None).scale
         grid = block.matching.grid(*x.shape[-2:])
-        found = neighbors(block._embed(x, match_on), x, scale, block.k, grid, block.normalization)
+        found = neighbors(block.embed(x, match_on), x, scale, block.k, grid, block.normalization)
         return torch.cat([x, found - torch.cat([x] * block.k, 1)], 1)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import signal
 import sys
+import warnings
 from typing import Annotated, Any
 
 import typer
@@ -85,19 +86,24 @@ def _root(
 
 def main() -> None:
     """Entry point: errors of the user and of files are one line on stderr and exit code 2, Ctrl-C is exit code 130."""
+    from n3net.checking import printable
     from n3net.errors import UserError
     from n3net.memory import reuse_freed_memory
 
     reuse_freed_memory()
+    warnings.filterwarnings("ignore", module=r"PIL\.")  # about metadata that it can do without
+    for stream in (sys.stdout, sys.stderr):  # names of files may hold what a terminal cannot write
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # tidies up, as Ctrl-C does
     try:
         result = typer.main.get_command(root)(prog_name="n3net", standalone_mode=False)
     except UserError as error:
-        print(f"n3net: {error}", file=sys.stderr)
+        print(f"n3net: {printable(error)}", file=sys.stderr)
         sys.exit(2)
     except OSError as error:  # a closed pipe is not among them, typer ends quietly then
         where = "" if error.filename is None else f"{error.filename}: "
-        print(f"n3net: {where}{error.strerror or error}", file=sys.stderr)
+        print(f"n3net: {printable(where)}{error.strerror or error}", file=sys.stderr)
         sys.exit(2)
     except (typer.Abort, KeyboardInterrupt):
         print("n3net: interrupted", file=sys.stderr)

@@ -23,7 +23,7 @@ def command(
     ] = None,
     slow: Annotated[
         bool,
-        typer.Option("--slow", help="Also those that take many minutes: photo_overhead, large_image_mib, page."),
+        typer.Option("--slow", help="Also those of many minutes: photo_overhead, large_image_mib, batch_tiny, page."),
     ] = False,
     threads: Annotated[int | None, typer.Option(help="Threads; by default as many as PyTorch takes.", min=1)] = None,
     seconds: Annotated[
@@ -126,6 +126,8 @@ def _said(result: Result) -> str:
 def _write(output: Path, about: dict[str, object], results: dict[str, Result | str]) -> None:
     from dataclasses import asdict
 
+    from n3net.io.files import writing
+
     measured = {key: result for key, result in results.items() if not isinstance(result, str)}
     report = {
         "machine": about,
@@ -133,6 +135,5 @@ def _write(output: Path, about: dict[str, object], results: dict[str, Result | s
         "figures": [asdict(result) for result in measured.values()],
         "failed": {key: result for key, result in results.items() if isinstance(result, str)},
     }
-    temporary = output.with_name(output.name + ".part")
-    temporary.write_text(json.dumps(report, indent=2) + "\n", encoding="utf8")
-    temporary.replace(output)
+    with writing(output, force=True) as file:
+        file.write(f"{json.dumps(report, indent=2)}\n".encode())

@@ -8,6 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from n3net.cli.batches import (
+    Batching,
+    ManifestOption,
+    Ray,
+    Resume,
+    RetryFailed,
+    ShardOption,
+    SkipExisting,
+    Workers,
+)
 from n3net.cli.pictures import Device, Force, Inputs, MaxMegapixels, Quality, TileSide, White, finite, plan, run
 from n3net.errors import UserError
 
@@ -52,6 +62,19 @@ def command(
             "--real", help="Photographs: noise that depends on intensity and is not white, as cameras make it."
         ),
     ] = False,
+    strength: Annotated[
+        float,
+        typer.Option(
+            min=0, max=1, callback=finite, help="How much of the correction is made; less where 1 looks too smooth."
+        ),
+    ] = 1.0,
+    best: Annotated[
+        bool,
+        typer.Option(
+            "--best",
+            help="The mean of eight orientations: a little better, in eight times the time. Not for raw files.",
+        ),
+    ] = False,
     noise: Annotated[
         tuple[float, float] | None,
         typer.Option(
@@ -66,6 +89,13 @@ def command(
     auto_bright: Annotated[
         bool, typer.Option("--auto-bright", help="Raw files: let LibRaw make the developed picture brighter.")
     ] = False,
+    workers: Workers = None,
+    shard: ShardOption = None,
+    ray: Ray = None,
+    resume: Resume = False,
+    retry_failed: RetryFailed = False,
+    skip_existing: SkipExisting = False,
+    manifest: ManifestOption = None,
 ) -> None:
     """Remove noise from PNG, JPEG, TIFF, WebP and BMP files; metadata, alpha and bit depth stay as they are.
 
@@ -78,26 +108,34 @@ def command(
 
     n3net denoise noisy.png -o out.png --compare picture.png --reference clean.png
 
-    n3net denoise --real phone.jpg
+    n3net denoise --real phone.jpg --strength 0.8
 
     n3net denoise night.dng -o night.jpg
 
     n3net denoise night.nef -o night.dng
+
+    n3net denoise archive/ -o clean/ --workers 4 --resume
 
     Exit code: 0 all done, 1 some files failed (the others are done), 2 wrong usage, 130 interrupted.
     """
     from n3net.jobs.denoising import Denoise
     from n3net.jobs.work import Files
 
-    work = Denoise(model, sigma, real, noise, bayer, auto_bright, tile, device)
+    work = Denoise(model, sigma, real, noise, bayer, auto_bright, strength, best, tile, device)
     files = Files(force, compare, reference, quality, white, max_megapixels)
     jobs = plan(inputs, output, work, files, raw=True)
     _refuse_unused(
         jobs,
         for_raw={"--noise": noise is not None, "--bayer": bayer, "--auto-bright": auto_bright},
-        for_others={"--sigma": sigma is not None, "--real": real, "--white": white is not None and reference is None},
+        for_others={
+            "--sigma": sigma is not None,
+            "--real": real,
+            "--best": best,
+            "--white": white is not None and reference is None,
+        },
     )
-    run(inputs, output, work, files, jobs)
+    options = Batching(workers, shard, ray, resume, retry_failed, skip_existing, manifest)
+    run(inputs, output, work, files, options, jobs)
 
 
 def _refuse_unused(jobs: Sequence[Job], for_raw: dict[str, bool], for_others: dict[str, bool]) -> None:

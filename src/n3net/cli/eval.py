@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 if TYPE_CHECKING:
     from n3net.evaluation.methods import Method
-    from n3net.evaluation.restoration import Level, Picture, Row
+    from n3net.evaluation.restoration import Level, Row, Shown
 
 Data = Annotated[
     list[Path], typer.Option(help="Directory of images as they should be, here or in $N3NET_DATA. Repeatable.")
@@ -226,7 +226,7 @@ def _measure(
     levels: list[Level],
     evaluate: Callable[..., list[Row]],
     keep: bool,
-) -> tuple[list[Row], list[Picture]]:
+) -> tuple[list[Row], list[Shown]]:
     """All data sets at all levels, with a bar; what was measured, and pictures of it if they are kept."""
     from n3net.errors import UserError
     from n3net.evaluation.images import image_sets
@@ -244,7 +244,7 @@ def _measure(
             if m.trained_for and not m.trained_for[0] <= level.value <= m.trained_for[1]:
                 typer.echo(f"note: {m.name} was not trained for {level}, but for {_range(m.trained_for)}", err=True)
     rows: list[Row] = []
-    seen: list[Picture] = []
+    seen: list[Shown] = []
     with progress_bar() as bar:
         task = bar.add_task("", total=sum(len(s.paths) for s in sets) * len(methods) * len(levels))
 
@@ -258,7 +258,7 @@ def _measure(
 
 def _tell(
     report: dict[str, Any],
-    seen: list[Picture],
+    seen: list[Shown],
     json: Path | None,
     markdown: Path | None,
     html: Path | None,
@@ -344,7 +344,7 @@ def progress_bar() -> Progress:
     """On stderr, so that stdout is the result alone."""
     from rich.console import Console
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=Console(stderr=True), transient=True)
 
 

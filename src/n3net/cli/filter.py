@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os.path import realpath
 from pathlib import Path
 from typing import Annotated
 
@@ -42,23 +43,23 @@ def command(
     """
     from n3net.correspondence.arrays import write_arrays
     from n3net.correspondence.estimators import check
-    from n3net.correspondence.filtering import filter_pair, resolve
+    from n3net.correspondence.filtering import filter_network, filter_pair
     from n3net.correspondence.foreign import read_foreign
     from n3net.correspondence.intrinsics import Cameras
-    from n3net.correspondence.results import describe, filtered_arrays, filtered_document, save_json
+    from n3net.correspondence.results import filtered_arrays, filtered_document, save_json
     from n3net.io.files import refuse_existing
     from n3net.models.preparing import check_device
 
     cameras = Cameras(intrinsics or (), focal or (), fov or ())
     sizes = [_size(text) for text in size or ()]
     target = output or matches.with_name(f"{matches.stem}-filtered{matches.suffix}")
-    if json is not None and json.resolve() == target.resolve():
+    if json is not None and realpath(json) == realpath(target):
         raise UserError(f"--output and --json are the same file, {target}: give --json another name")
     for path in (target, json):
         refuse_existing(path, force)
     check(estimator)
     check_device(device)
-    net = resolve(model)
+    net = filter_network(model)
     if matches.suffix == ".db":
         if intrinsics or focal or fov or size or json:
             raise UserError("a COLMAP database has its own cameras and sizes; --json is for npz files")
@@ -80,6 +81,8 @@ def command(
     counts = f"{content['matches']} matches, {content['kept']} kept, {content['inliers']} agree"
     typer.echo(f"{matches} -> {target}  {counts}, {result.seconds['scoring']:.2f} s of scoring")
     if result.pose is not None:
+        from n3net.jobs.matching import describe
+
         typer.echo(f"  pose: {describe(result.pose)}")
     for note in notes:
         typer.echo(f"  {note}")

@@ -32,13 +32,22 @@ def file_progress(sizes: Sequence[int]) -> Iterator[Update]:
         What to call when something more is done.
     """
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     bar = Progress(*columns, console=console, transient=True)
     task = bar.add_task("", total=sum(sizes) or 1)
 
+    parts: dict[int, float] = {}  # of files that are begun and not done
+    finished: list[float] = [0, 0]  # how many, and their sizes
+    lock = threading.Lock()
+
     def update(index: int, name: str, done: float, total: float = 1) -> None:
-        count = f"{index + 1}/{len(sizes)} " if len(sizes) > 1 else ""
-        bar.update(task, completed=sum(sizes[:index]) + done / total * sizes[index], description=count + name)
+        with lock:
+            if done < total:
+                parts[index] = done / total * sizes[index]
+            elif parts.pop(index, None) is not None:
+                finished[:] = finished[0] + 1, finished[1] + sizes[index]
+            count = f"{min(int(finished[0]) + 1, len(sizes))}/{len(sizes)} " if len(sizes) > 1 else ""
+            bar.update(task, completed=finished[1] + sum(parts.values()), description=count + name)
 
     later = threading.Timer(PATIENCE, bar.start)
     later.daemon = True

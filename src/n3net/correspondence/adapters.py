@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import shutil
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,14 +16,14 @@ import torch
 from torch import Tensor, nn
 
 from n3net.correspondence.estimators import Pose
-from n3net.correspondence.filtering import Filtered, filter_pair, resolve, score
+from n3net.correspondence.filtering import Filtered, filter_network, filter_pair, score
 from n3net.correspondence.intrinsics import from_matrix
 from n3net.correspondence.matchfile import Pair
 from n3net.correspondence.matching import Matches, View
 from n3net.correspondence.sfm import pycolmap
 from n3net.correspondence.sift import nearest
 from n3net.errors import UserError
-from n3net.io.files import refuse_existing
+from n3net.io.files import placing
 
 Array = npt.NDArray[Any]
 Model = str | Path | nn.Module | None
@@ -102,7 +101,7 @@ def _good(
     x0, x1 = (from_matrix(k[i], f"k{i}").calibrate(points[i][index[:, i]]) for i in range(2))
     d0, d1 = descriptors or (None, None)
     ratio, mutual = (None, None) if d0 is None or d1 is None else _looks(index, d0, d1)
-    return np.asarray(score(Pair(x0, x1, ratio, mutual), resolve(model)) >= 0)
+    return np.asarray(score(Pair(x0, x1, ratio, mutual), filter_network(model)) >= 0)
 
 
 def _looks(index: Array, d0: Array, d1: Array) -> tuple[Array, Array]:
@@ -190,7 +189,7 @@ def filter_database(
     with source.open("rb") as file:
         if file.read(15) != b"SQLite format 3":
             raise UserError(f"{source}: not a COLMAP database")
-    net = resolve(model)
+    net = filter_network(model)
     with _new_database(target, force, source) as database:
         try:
             images = {image.image_id: image for image in database.read_all_images()}
@@ -216,26 +215,19 @@ def filter_database(
 @contextmanager
 def _new_database(path: Path, force: bool, template: Path | None = None) -> Iterator[Any]:
     """A database that appears under its name when it is complete."""
-    colmap = pycolmap()
-    refuse_existing(path, force)
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
-    try:
+    with placing(path, force) as part:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if template is not None:
-                shutil.copyfile(template, part)
-            opened = colmap.Database.open(str(part))
-        except OSError as error:
-            raise UserError(f"{path}: cannot be written ({error.strerror or error})") from None
-        except RuntimeError as error:
-            raise UserError(f"{template or path}: pycolmap cannot open this database ({error})") from None
-        with opened as database:
-            yield database
-        refuse_existing(path, force)
-        part.replace(path)
-    finally:
-        for leftover in path.parent.glob(f"{glob.escape(part.name)}*"):  # SQLite keeps journals beside its files
-            leftover.unlink(missing_ok=True)
+            try:
+                if template is not None:
+                    shutil.copyfile(template, part)
+                opened = pycolmap().Database.open(str(part))
+            except RuntimeError as error:
+                raise UserError(f"{template or path}: pycolmap cannot open this database ({error})") from None
+            with opened as database:
+                yield database
+        finally:
+            for journal in part.parent.glob(f"{glob.escape(part.name)}-*"):  # which SQLite keeps beside its files
+                journal.unlink(missing_ok=True)
 
 
 def _add_image(database: Any, view: View) -> int:

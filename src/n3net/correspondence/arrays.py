@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from n3net.errors import UserError
-from n3net.io.files import writing
+from n3net.io.files import opened, writing
 
 Array = npt.NDArray[Any]
 
@@ -32,14 +32,17 @@ def read_arrays(path: Path, max_bytes: int = MAX_BYTES) -> dict[str, Array]:
         UserError: it is no such file, is damaged, has objects in it, or more than ``max_bytes`` when decompressed.
     """
     try:
-        if not zipfile.is_zipfile(path):
-            return {"K": np.load(path, allow_pickle=False)}
-        with zipfile.ZipFile(path) as file:
-            size = sum(member.file_size for member in file.infolist())
-        if size > max_bytes:
-            raise UserError(f"{path}: {size} bytes when decompressed, more than the limit of {max_bytes}")
-        with np.load(path, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
+        with opened(path) as file:
+            if not zipfile.is_zipfile(file):
+                file.seek(0)
+                return {"K": np.lib.format.read_array(file, allow_pickle=False)}
+            with zipfile.ZipFile(file) as archive:
+                size = sum(member.file_size for member in archive.infolist())
+            if size > max_bytes:
+                raise UserError(f"{path}: {size} bytes when decompressed, more than the limit of {max_bytes}")
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as arrays:
+                return {name: arrays[name] for name in arrays.files}
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}") from None
     except DAMAGED:  # whose words are about programs: to allow pickled objects, for one

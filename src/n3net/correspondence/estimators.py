@@ -17,13 +17,13 @@ from n3net.errors import UserError
 Array = npt.NDArray[Any]
 Motion = Literal["general", "plane", "rotation"]
 
-THRESHOLD = (
+AGREES_WITHIN = (
     1e-3  # largest distance to the epipolar line, in calibrated coordinates: one pixel at a focal length of 1000
 )
 CONFIDENCE = 0.999
 MINIMUM = 5  # matches without which there is no estimate
 SHARE = 0.9  # of the inliers that a plane or a rotation must explain to be the whole explanation
-TOLERANCE = 2 * THRESHOLD  # of that explanation
+TOLERANCE = 2 * AGREES_WITHIN  # of that explanation
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Pose:
 Estimator = Callable[[Array, Array, float], "tuple[Array, Array, Array] | None"]
 
 
-def estimate(x0: Array, x1: Array, method: str = "ransac", threshold: float = THRESHOLD) -> Pose | None:
+def estimate(x0: Array, x1: Array, method: str = "ransac", threshold: float = AGREES_WITHIN) -> Pose | None:
     """The pose that most matches agree with, or None where there is none.
 
     Args:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from n3net.correspondence.estimators import MINIMUM, THRESHOLD, Pose, estimate, judge
+from n3net.correspondence.estimators import AGREES_WITHIN, MINIMUM, Pose, estimate, judge
 from n3net.correspondence.inputs import features
 from n3net.correspondence.matchfile import Pair
 from n3net.models.cnnet import CNNet
@@ -47,9 +47,9 @@ class Filtered:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
-def resolve(model: str | Path | nn.Module | None = None) -> CNNet:
+def filter_network(model: str | Path | nn.Module | None = None) -> CNNet:
     """A network for matches: itself, by name or file, or the default one."""
-    net: CNNet = load_for("matches", MODEL if model is None else model, CNNet)
+    net: CNNet = load_for(MODEL if model is None else model, CNNet)
     return net
 
 
@@ -82,7 +82,7 @@ def finite(pair: Pair) -> npt.NDArray[np.bool_]:
     return np.asarray(usable if pair.ratio is None else usable & np.isfinite(pair.ratio))
 
 
-def pose_of(pair: Pair, kept: Array, estimator: str = "ransac", threshold: float = THRESHOLD) -> Pose | None:
+def pose_of(pair: Pair, kept: Array, estimator: str = "ransac", threshold: float = AGREES_WITHIN) -> Pose | None:
     """The pose of the kept matches, each counted once however often it is there; None where they do not suffice."""
     points = np.hstack([pair.x0, pair.x1])[kept]  # (n, 4)
     distinct, back = np.unique(points, axis=0, return_inverse=True)
@@ -103,12 +103,12 @@ def filter_pair(
     model: str | Path | nn.Module | None = None,
     *,
     estimator: str = "ransac",
-    threshold: float = THRESHOLD,
+    threshold: float = AGREES_WITHIN,
     mutual: bool = False,
     device: str | torch.device = "cpu",
 ) -> Filtered:
     """Score the matches of a pair, keep the good ones, with ``mutual`` only if they are mutual, estimate the pose."""
-    net = resolve(model)
+    net = filter_network(model)
     start = time.perf_counter()
     scores = score(pair, net, device)
     scored = time.perf_counter()

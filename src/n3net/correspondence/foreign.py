@@ -23,6 +23,7 @@ POINTS = (("points0", "points1"), ("mkpts0", "mkpts1"), ("pts0", "pts1"), ("pts1
 KEYPOINTS = (("keypoints0", "keypoints1"), ("kpts0", "kpts1"))
 INDICES = ("matches", "matches0", "index")
 LIMIT = 5_000_000  # matches
+MAX_SIDE = 1_000_000  # pixels
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def read_foreign(path: Path, cameras: Cameras, sizes: Sequence[tuple[int, int]] 
             with np.errstate(over="ignore"):
                 points = (used[0].calibrate(points[0]), used[1].calibrate(points[1]))
         return Foreign(arrays, Pair(points[0], points[1], extra.get("ratio"), extra.get("mutual")), used)
-    except (ValueError, TypeError, IndexError) as error:
+    except (ValueError, TypeError, IndexError, OverflowError) as error:
         raise UserError(f"{path}: {error}") from None
 
 
@@ -102,7 +103,10 @@ def _camera(arrays: dict[str, Array], cameras: Cameras, sizes: Sequence[tuple[in
     size = sizes[min(which, len(sizes) - 1)] if sizes else None
     stored = arrays.get(f"size{which}")
     if size is None and stored is not None and stored.size == 2 and stored.dtype.kind in "iuf":
-        size = (int(stored.ravel()[0]), int(stored.ravel()[1]))
+        width, height = stored.ravel().tolist()
+        if not (1 <= width <= MAX_SIDE and 1 <= height <= MAX_SIDE):
+            raise ValueError(f"size{which}: expected width and height in pixels, got {width:g} and {height:g}")
+        size = (int(width), int(height))
     if cameras.files or size is not None:
         given = cameras.of(which, size)
         if given is not None:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 Array = NDArray[np.float64]
 
-THRESHOLD = 1e-4  # squared symmetric epipolar distance, in units of the focal length, below which a match is correct
+CORRECT_BELOW = 1e-4  # of the squared symmetric epipolar distance of a match, in units of the focal length
 DEGENERATE = 1e-9  # relative gap of eigenvalues below which an eigenvector has no direction worth a gradient
 
 
@@ -57,7 +57,7 @@ def symmetric_epipolar_distance(e: ArrayLike, x0: ArrayLike, x1: ArrayLike) -> A
     return error / ((line1[..., :2] ** 2).sum(-1) + tiny) + error / ((line0[..., :2] ** 2).sum(-1) + tiny)
 
 
-def labels(e: ArrayLike, x0: ArrayLike, x1: ArrayLike, threshold: float = THRESHOLD) -> NDArray[np.bool_]:
+def labels(e: ArrayLike, x0: ArrayLike, x1: ArrayLike, threshold: float = CORRECT_BELOW) -> NDArray[np.bool_]:
     """Which matches agree with an essential matrix, (N,)."""
     return symmetric_epipolar_distance(e, x0, x1) < threshold
 
@@ -131,11 +131,16 @@ def in_front(rotation: ArrayLike, translation: ArrayLike, x0: ArrayLike, x1: Arr
 def pose_error(
     rotation: ArrayLike, translation: ArrayLike, true_rotation: ArrayLike, true_translation: ArrayLike
 ) -> tuple[float, float]:
-    """Degrees between two rotations, 0 to 180, and between two directions of translation without sign, 0 to 90."""
+    """Degrees between two rotations, 0 to 180, and between two directions of translation without sign, 0 to 90.
+
+    A translation of zero has no direction: where only one of the two has none, they are 90 degrees apart.
+    """
     turn = np.asarray(rotation, np.float64) @ np.asarray(true_rotation, np.float64).T
     # atan2 keeps small angles, which arccos of the trace rounds away.
     sine = np.linalg.norm([turn[2, 1] - turn[1, 2], turn[0, 2] - turn[2, 0], turn[1, 0] - turn[0, 1]])
     angle = np.degrees(np.arctan2(sine, np.trace(turn) - 1))
     t, u = np.asarray(translation, np.float64), np.asarray(true_translation, np.float64)
+    if not t.any() or not u.any():
+        return float(angle), 90.0 if t.any() or u.any() else 0.0
     between = np.degrees(np.arctan2(np.linalg.norm(np.cross(t, u)), abs(float(t @ u))))
     return float(angle), float(between)

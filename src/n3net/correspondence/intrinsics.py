@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from n3net.correspondence.arrays import read_arrays
 from n3net.errors import UserError
+from n3net.io.files import opened
 from n3net.io.tiff import exif_tags
 
 Array = npt.NDArray[Any]
@@ -117,6 +118,7 @@ def from_file(path: str | Path, size: tuple[int, int] | None = None, name: str =
     """
     path = Path(path)
     try:
+        opened(path).close()  # a file, and no pipe
         if path.stat().st_size > MAX_BYTES:
             raise UserError(f"{path}: {path.stat().st_size} bytes are too many for a file with K")
         entry = _parse(path, name)

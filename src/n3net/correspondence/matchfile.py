@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3net.errors import UserError
-from n3net.io.files import writing
+from n3net.io.files import opened, writing
 
 SUFFIX = ".pairs"
 MAGIC = b"N3PAIRS\x01"
@@ -117,7 +117,7 @@ class PairFile(Sequence[Pair]):
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         try:
-            with self.path.open("rb") as file:
+            with opened(self.path) as file:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except ValueError:
             raise UserError(f"{path}: an empty file, not one of matches") from None

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from n3net.correspondence import intrinsics
-from n3net.correspondence.estimators import THRESHOLD, Pose
+from n3net.correspondence.estimators import AGREES_WITHIN, Pose
 from n3net.correspondence.filtering import Filtered, filter_pair
 from n3net.correspondence.intrinsics import Intrinsics
 from n3net.correspondence.matchfile import Pair
@@ -95,7 +95,7 @@ def match(
     *,
     model: str | Path | nn.Module | None = None,
     estimator: str = "ransac",
-    threshold: float = THRESHOLD,
+    threshold: float = AGREES_WITHIN,
     limit: int = LIMIT,
     mutual: bool = False,
     device: str | torch.device = "cpu",
@@ -159,7 +159,7 @@ def match_views(
     model: str | Path | nn.Module | None = None,
     *,
     estimator: str = "ransac",
-    threshold: float = THRESHOLD,
+    threshold: float = AGREES_WITHIN,
     mutual: bool = False,
     device: str | torch.device = "cpu",
 ) -> Matches:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-THRESHOLDS = (5, 10, 20)  # degrees
+DEGREES = (5, 10, 20)  # degrees
 STEP = 5  # degrees between the accuracies that mAP averages
 FAILURE = (180.0, 90.0)  # degrees of rotation and translation where there is no pose
 

@@ -12,7 +12,6 @@ import numpy.typing as npt
 from n3net.correspondence.arrays import read_arrays, write_arrays
 from n3net.correspondence.estimators import Pose
 from n3net.correspondence.filtering import Filtered
-from n3net.correspondence.geometry import pose_error
 from n3net.correspondence.intrinsics import Intrinsics
 from n3net.correspondence.matching import Matches, View
 from n3net.errors import UserError
@@ -51,15 +50,6 @@ def filtered_document(result: Filtered) -> dict[str, Any]:
             "meaning": "x_cam1 = R x_cam0 + t, t of unknown length; x1' E x0 = 0 in calibrated coordinates",
         },
     }
-
-
-def describe(pose: Pose) -> str:
-    """A pose in a line: how far the camera turned, and whereto it moved."""
-    turn, _ = pose_error(pose.rotation, np.ones(3), np.eye(3), np.ones(3))
-    if pose.motion == "rotation":
-        return f"turned {turn:.1f} degrees"
-    x, y, z = -pose.rotation.T @ pose.translation  # the second camera as seen from the first
-    return f"turned {turn:.1f} degrees, moved along ({x:.2f} right, {y:.2f} down, {z:.2f} ahead)"
 
 
 def save_npz(path: Path, matches: Matches, force: bool = False) -> None:

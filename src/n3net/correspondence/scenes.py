@@ -33,7 +33,7 @@ OPENGL = np.diag([1.0, -1.0, -1.0])  # OpenGL looks along -z, with y up
 
 
 @dataclass(frozen=True)
-class View:
+class PlacedImage:
     """An image and its camera, ``x_cam = R X + t``; lens distortion k1, k2, p1, p2 as in OpenCV.
 
     ``size`` is the width and height that K is for, None where nobody said.
@@ -46,7 +46,7 @@ class View:
     distortion: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
     size: tuple[int, int] | None = None
 
-    def of_size(self, size: tuple[int, int]) -> View:
+    def of_size(self, size: tuple[int, int]) -> PlacedImage:
         """With K for an image of this width and height; refused where the sides are not as they were."""
         if self.size is None:
             return self
@@ -75,7 +75,7 @@ def undistort(points: Array, distortion: Sequence[float], steps: int = 20) -> Ar
     return np.stack([x, y], 1)
 
 
-def read_scene(place: str | Path) -> list[View]:
+def read_scene(place: str | Path) -> list[PlacedImage]:
     """The views of a folder that holds one of ``FILES``, or of such a file itself."""
     place = Path(place)
     found = [place / name for name in FILES if (place / name).is_file()] if place.is_dir() else [place]
@@ -105,16 +105,16 @@ def read_scene(place: str | Path) -> list[View]:
     return there
 
 
-def _cameras(folder: Path, text: str) -> list[View]:
+def _cameras(folder: Path, text: str) -> list[PlacedImage]:
     views = []
     for name, camera in sorted(json.loads(text)["images"].items()):
         pose = _matrix(camera["R"]), _vector(camera["t"])
         size = _size(camera, "width", "height")
-        views.append(View(_image(folder, name), _matrix(camera["K"]), *pose, _distortion(camera), size))
+        views.append(PlacedImage(_image(folder, name), _matrix(camera["K"]), *pose, _distortion(camera), size))
     return views
 
 
-def _transforms(folder: Path, text: str) -> list[View]:
+def _transforms(folder: Path, text: str) -> list[PlacedImage]:
     document = json.loads(text)
     views = []
     for frame in sorted(document["frames"], key=lambda f: str(f["file_path"])):
@@ -125,7 +125,7 @@ def _transforms(folder: Path, text: str) -> list[View]:
         pose = np.asarray(frame["transform_matrix"], np.float64)  # camera to world
         rotation = OPENGL @ pose[:3, :3].T
         image, lens, size = _image(folder, frame["file_path"]), _distortion(value), _size(value, "w", "h")
-        views.append(View(image, k, rotation, -rotation @ pose[:3, 3], lens, size))
+        views.append(PlacedImage(image, k, rotation, -rotation @ pose[:3, 3], lens, size))
     return views
 
 
@@ -161,7 +161,7 @@ def _vector(value: Any) -> Array:
 
 
 def scene_pairs(
-    views: Sequence[View],
+    views: Sequence[PlacedImage],
     *,
     limit: int = 2000,
     least: int = LEAST,

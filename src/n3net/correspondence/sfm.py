@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from n3net.correspondence.intrinsics import LENS
-from n3net.correspondence.scenes import View, images_in
+from n3net.correspondence.scenes import PlacedImage, images_in
 from n3net.errors import UserError
 from n3net.io.files import writing
 
@@ -39,7 +39,7 @@ def reconstruct(
     features: int = 4096,
     seed: int = 0,
     progress: Progress = lambda part, what: None,
-) -> list[View]:
+) -> list[PlacedImage]:
     """Photos of one scene -> those whose place was found, with their cameras.
 
     Args:
@@ -146,7 +146,7 @@ def _refuse_turned(paths: Sequence[Path]) -> None:
                 raise UserError(f"{path}: a TIFF file whose pixels are stored turned; save it upright and try again")
 
 
-def _views(folder: Path, model: Any) -> list[View]:
+def _views(folder: Path, model: Any) -> list[PlacedImage]:
     views = []
     for number in model.reg_image_ids():
         image = model.image(number)
@@ -155,11 +155,11 @@ def _views(folder: Path, model: Any) -> list[View]:
         k = np.array([[focal, 0, x - 0.5], [0, focal, y - 0.5], [0, 0, 1]])  # theirs has pixel corners at integers
         rotation = np.asarray(pose.rotation.matrix(), np.float64)
         translation, size = np.asarray(pose.translation, np.float64), (camera.width, camera.height)
-        views.append(View(folder / image.name, k, rotation, translation, (k1, 0, 0, 0), size))
+        views.append(PlacedImage(folder / image.name, k, rotation, translation, (k1, 0, 0, 0), size))
     return sorted(views, key=lambda view: view.path.name)
 
 
-def write_cameras(path: str | Path, views: Sequence[View], force: bool = False) -> None:
+def write_cameras(path: str | Path, views: Sequence[PlacedImage], force: bool = False) -> None:
     """A cameras.json, which :func:`n3net.correspondence.scenes.read_scene` reads; it belongs beside the photos."""
     images = {}
     for view in views:

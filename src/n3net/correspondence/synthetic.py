@@ -28,7 +28,7 @@ ATTEMPTS = 50  # camera pairs that are tried until one sees enough of what the o
 
 
 @dataclass(frozen=True)
-class Cameras:
+class TwoCameras:
     """Two pinhole cameras: half the width and height of each image in calibrated units, and the pose of the second."""
 
     extent0: Array  # (2,)
@@ -62,15 +62,17 @@ class Poses:
         if not (np.isfinite(self.t).all() and self.t.any(1).all()):
             raise UserError(f"{path}: t: expected numbers that are not all 0; two cameras in one place are no pair")
 
-    def draw(self, rng: Random, distance: float) -> Cameras:
+    def draw(self, rng: Random, distance: float) -> TwoCameras:
         """One of them, either camera first, with a baseline for a scene at some distance."""
         i = rng.integers(len(self.r))
         e0, e1 = (k[:2, 2] / k[[0, 1], [0, 1]] for k in (self.k0[i], self.k1[i]))  # the axis is in the middle
         t = self.t[i] * distance * rng.uniform(0.1, 0.6) / np.linalg.norm(self.t[i])
-        return Cameras(e0, e1, self.r[i], t) if rng.integers(2) else Cameras(e1, e0, self.r[i].T, -self.r[i].T @ t)
+        if rng.integers(2):
+            return TwoCameras(e0, e1, self.r[i], t)
+        return TwoCameras(e1, e0, self.r[i].T, -self.r[i].T @ t)
 
 
-def draw_cameras(rng: Random, distance: float) -> Cameras:
+def draw_cameras(rng: Random, distance: float) -> TwoCameras:
     """Two cameras that look at about the same place, at some distance from the first."""
     extent = rng.uniform(0.3, 0.75) * np.array([1, rng.choice([2 / 3, 3 / 4, 9 / 16])])
     extent = extent[::-1] if rng.random() < 0.3 else extent
@@ -83,7 +85,7 @@ def draw_cameras(rng: Random, distance: float) -> Cameras:
     right /= np.linalg.norm(right)
     roll = rotation_about(np.array([0.0, 0, 1]), rng.normal() * 0.1)
     rotation = roll @ np.stack([right, np.cross(forward, right), forward])
-    return Cameras(extent, extent * rng.uniform(0.8, 1.25), rotation, -rotation @ center)
+    return TwoCameras(extent, extent * rng.uniform(0.8, 1.25), rotation, -rotation @ center)
 
 
 def rotation_about(axis: Array, angle: float) -> Array:
@@ -121,8 +123,8 @@ def synthetic_pair(
     return Pair(first, second, ratios, mutual, cameras.rotation, translation, names)
 
 
-def _seen_by_both(rng: Random, count: int, poses: Poses | None) -> tuple[Cameras, Array, Array]:
-    """Cameras and points (count, 2) that both see; the last attempt counts, whatever it sees."""
+def _seen_by_both(rng: Random, count: int, poses: Poses | None) -> tuple[TwoCameras, Array, Array]:
+    """TwoCameras and points (count, 2) that both see; the last attempt counts, whatever it sees."""
     for attempt in range(ATTEMPTS):
         distance = float(np.exp(rng.uniform(np.log(2), np.log(20))))
         cameras = (
@@ -191,7 +193,7 @@ def _box(rng: Random, rays: Array, distance: float) -> Array:
     return np.where((enters < leaves) & (enters > 0), enters, np.inf)
 
 
-def _wrong(rng: Random, cameras: Cameras, e: Array, x0: Array, all_x1: Array) -> Array:
+def _wrong(rng: Random, cameras: TwoCameras, e: Array, x0: Array, all_x1: Array) -> Array:
     """Where wrong matches of x0 (n, 2) are in image 1, (n, 2); all of them disagree with E."""
     n = len(x0)
     weights = rng.dirichlet([1.5, 1.5, 0.5])
@@ -230,7 +232,7 @@ def _near_epipolar(rng: Random, e: Array, x0: Array, extent: Array) -> Array:
     offset = lines[:, 2] / np.maximum(np.linalg.norm(lines[:, :2], axis=1), 1e-12)
     x1 = rng.uniform(-1, 1, (len(x0), 2)) * extent
     x1 -= ((x1 * normal).sum(1) + offset)[:, None] * normal  # on the line
-    away = np.sqrt(geometry.THRESHOLD) * rng.uniform(1, 8, len(x0)) * rng.choice([-1, 1], len(x0))
+    away = np.sqrt(geometry.CORRECT_BELOW) * rng.uniform(1, 8, len(x0)) * rng.choice([-1, 1], len(x0))
     return np.clip(x1 + away[:, None] * normal, -extent, extent)
 
 

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from n3net.correspondence.estimators import estimate
-from n3net.correspondence.filtering import finite, resolve, score
+from n3net.correspondence.filtering import filter_network, finite, pose_of, score
 from n3net.correspondence.geometry import essential, labels, pose_error
 from n3net.correspondence.matchfile import SUFFIX, Pair, PairFile
 from n3net.correspondence.metrics import (
+    DEGREES,
     FAILURE,
-    THRESHOLDS,
     average_precision,
     curve_area,
     mean_accuracy,
@@ -35,8 +34,10 @@ RATIO = 0.8  # of Lowe's test
 CNNET = "match-cnnet"  # name of the weights that stand beside every model, if they are there
 PROTOCOL = {
     "labels": "a match is right if its squared symmetric epipolar distance to the true pose is below 1e-4",
-    "pose": "from the kept matches, threshold 0.001 in calibrated coordinates, confidence 0.999; fewer than 5 fail",
-    "error": "of a pair, in degrees: the larger of rotation and direction of translation (0 to 90, no sign); none: 180",
+    "pose": "as 'n3net match' estimates it from the kept matches, each counted once: threshold 0.001 in calibrated "
+    "coordinates, confidence 0.999; fewer than 5 different ones fail, and a camera that only turned has no translation",
+    "error": "of a pair, in degrees: the larger of rotation and direction of translation (0 to 90, no sign, 90 where "
+    "one of the two is zero); no pose: 180",
     "map": "acc(T): share of pairs with an error below T; mAP@5 = acc(5), mAP@10 = mean of acc(5), acc(10), "
     "mAP@20 = mean of acc(5), acc(10), acc(15), acc(20)",
     "auc": "area under acc(T) from 0 to 5, 10, 20 degrees, divided by that; not the same as mAP",
@@ -49,7 +50,7 @@ PROTOCOL = {
 
 
 @dataclass(frozen=True)
-class Method:
+class Filter:
     """Something that scores matches and keeps some.
 
     Args:
@@ -87,18 +88,18 @@ def _perfect(pair: Pair, right: Array) -> tuple[Array, Array]:
 
 
 BASELINES = (
-    Method("all matches", _all),
-    Method(f"ratio test {RATIO}", _ratio, ("ratio",)),
-    Method("ratio + mutual", _mutual, ("ratio", "mutual")),
-    Method("perfect labels", _perfect),
+    Filter("all matches", _all),
+    Filter(f"ratio test {RATIO}", _ratio, ("ratio",)),
+    Filter("ratio + mutual", _mutual, ("ratio", "mutual")),
+    Filter("perfect labels", _perfect),
 )
 
 
-def network(name: str) -> Method:
+def network(name: str) -> Filter:
     """Weights by name or file; ``NAME+mutual`` keeps mutual matches only, ``LABEL=NAME`` has another label."""
     label, given = split_label(name)
     source, mutual = given.removesuffix(MUTUAL), given.endswith(MUTUAL)
-    net = resolve(source)
+    net = filter_network(source)
 
     def judge(pair: Pair, right: Array) -> tuple[Array, Array]:
         scores = score(pair, net)
@@ -107,7 +108,7 @@ def network(name: str) -> Method:
             kept &= pair.mutual
         return scores, kept
 
-    return Method(label or given, judge, ("mutual",) * mutual, source, getattr(net, "record", {}).get("digest"))
+    return Filter(label or given, judge, ("mutual",) * mutual, source, net.record.get("digest"))
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,7 @@ class Row:
 
 
 def evaluate(
-    methods: Sequence[Method],
+    methods: Sequence[Filter],
     pairs: PairSet,
     estimators: Sequence[str],
     progress: Callable[[str], None] = lambda what: None,
@@ -201,16 +202,15 @@ def evaluate(
                     "average_precision": average_precision(scores, right),
                     "seconds_scoring": seconds,
                 }
-                x0, x1 = pair.x0[kept], pair.x1[kept]
-                rows += [Row(**known, **_pose_figures(x0, x1, truth, name)) for name in estimators]
+                rows += [Row(**known, **_pose_figures(pair, kept, truth, name)) for name in estimators]
             progress(f"{pairs.name} {done}/{len(pairs)} {method.name}")
     return rows
 
 
-def _pose_figures(x0: Array, x1: Array, truth: tuple[Array, Array], estimator: str) -> dict[str, Any]:
+def _pose_figures(pair: Pair, kept: Array, truth: tuple[Array, Array], estimator: str) -> dict[str, Any]:
     """The part of a row that depends on the estimator."""
     start = time.perf_counter()
-    pose = estimate(x0, x1, estimator)
+    pose = pose_of(pair, kept, estimator)
     seconds = time.perf_counter() - start
     rotation, translation = FAILURE if pose is None else pose_error(pose.rotation, pose.translation, *truth)
     return {
@@ -224,8 +224,8 @@ def _pose_figures(x0: Array, x1: Array, truth: tuple[Array, Array], estimator: s
 
 # Figures of a pair whose means over pairs are reported.
 FIGURES: dict[str, Callable[[Row], float]] = {
-    **{f"map{t}": lambda row, t=t: mean_accuracy(row.error, t) for t in THRESHOLDS},  # type: ignore[misc]
-    **{f"auc{t}": lambda row, t=t: curve_area(row.error, t) for t in THRESHOLDS},  # type: ignore[misc]
+    **{f"map{t}": lambda row, t=t: mean_accuracy(row.error, t) for t in DEGREES},  # type: ignore[misc]
+    **{f"auc{t}": lambda row, t=t: curve_area(row.error, t) for t in DEGREES},  # type: ignore[misc]
     "precision": lambda row: row.precision,
     "recall": lambda row: row.recall,
     "average_precision": lambda row: row.average_precision,
@@ -291,7 +291,7 @@ def _by_pair(rows: Sequence[Row], figure: str) -> dict[int, float]:
     return {pair: float(np.mean(found)) for pair, found in values.items()}
 
 
-def report(rows: Sequence[Row], methods: Sequence[Method], model: str) -> dict[str, Any]:
+def report(rows: Sequence[Row], methods: Sequence[Filter], model: str) -> dict[str, Any]:
     """All that was measured and how, for a JSON file; ``model`` is the one that others are compared with."""
     import torch
 
@@ -322,7 +322,7 @@ def markdown(results: Sequence[Mapping[str, Any]]) -> str:
         "|---" * 11 + "|",
     ]
     for r in results:
-        three = [" / ".join(_number(r[f"{kind}{t}"]) for t in THRESHOLDS) for kind in ("map", "auc")]
+        three = [" / ".join(_number(r[f"{kind}{t}"]) for t in DEGREES) for kind in ("map", "auc")]
         lines.append(
             f"| {r['dataset']} ({r['n']}) | {r['model']}{_seeds(r)} | {r['estimator']} | {three[0]} "
             f"| {interval_text(r['map20_interval'])} | {three[1]} | {_number(r['precision'])} | {_number(r['recall'])} "

@@ -11,6 +11,7 @@ import torch
 from n3net.errors import UserError
 from n3net.evaluation.metrics import psnr
 from n3net.imaging.comparison import Panel, side_by_side
+from n3net.io.files import writing
 from n3net.restoration.denoising import denoise
 
 SIGMA = 25.0
@@ -26,10 +27,8 @@ def denoise_photo(path: Path) -> None:
         Panel(f"n3net denoise ({_psnr(restored, clean):.2f} dB)", _bytes(restored)),
         Panel("clean", _bytes(clean)),
     ]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part.png")
-    side_by_side(panels).save(part)
-    part.replace(path)
+    with writing(path, force=True) as file:
+        side_by_side(panels).save(file, "PNG")
 
 
 def _photo() -> npt.NDArray[np.float32]:

@@ -43,7 +43,7 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Entry:
+class DarmstadtImage:
     """What the benchmark says of one image.
 
     Args:
@@ -63,7 +63,7 @@ class Entry:
         return f"{self.number:04d}.mat"
 
 
-def read_info(directory: Path) -> list[Entry]:
+def read_info(directory: Path) -> list[DarmstadtImage]:
     """All images of the benchmark."""
     path = directory / "info.mat"
     with _opened(path) as file:
@@ -72,14 +72,14 @@ def read_info(directory: Path) -> list[Entry]:
         return [_entry(info, index) for index in range(count)]
 
 
-def _entry(info: Any, index: int) -> Entry:
+def _entry(info: Any, index: int) -> DarmstadtImage:
     def of(name: str) -> Any:
         return info[info[name][0, index]]
 
     boxes = np.asarray(of("boundingboxes")).T  # (boxes, 4): first row, first column, last row, last column, from 1 on
     sigma_srgb = np.asarray(of("sigma_srgb")).ravel()
     level = of("nlf")
-    return Entry(
+    return DarmstadtImage(
         index + 1,
         NoiseLevel(float(level["a"][0, 0]), float(level["b"][0, 0])),
         _pattern(of("camera")) if "camera" in info else "",
@@ -100,7 +100,7 @@ def _pattern(camera: Any) -> str:
     return "".join("RGB"[number - 1] for number in numbers)
 
 
-def read_image(directory: Path, entry: Entry, kind: Kind) -> Floats:
+def read_image(directory: Path, entry: DarmstadtImage, kind: Kind) -> Floats:
     """A noisy image, (H, W) raw or (H, W, 3), values up to 1."""
     path = directory / f"images_{kind}" / entry.name
     with _opened(path) as file:
@@ -131,7 +131,9 @@ def _opened(path: Path) -> Iterator[Any]:
         raise UserError(f"{path}: not a file of the Darmstadt Noise Dataset ({error})") from None
 
 
-def denoise_boxes(image: Floats, entry: Entry, kind: Kind, model: torch.nn.Module, device: str = "cpu") -> list[Floats]:
+def denoise_boxes(
+    image: Floats, entry: DarmstadtImage, kind: Kind, model: torch.nn.Module, device: str = "cpu"
+) -> list[Floats]:
     """The denoised parts of an image, each colour of the filter array apart."""
     from n3net.restoration.denoising import denoise
     from n3net.restoration.raw import denoise_plane
@@ -187,14 +189,13 @@ def make_bundle(
         progress: called after each image.
     """
     from n3net.io.files import refuse_existing
-    from n3net.restoration.denoising import resolve
-    from n3net.restoration.raw import RAW
-    from n3net.restoration.raw import resolve as resolve_raw
+    from n3net.restoration.denoising import denoiser_for
+    from n3net.restoration.raw import RAW, raw_denoiser_for
 
     entries = read_info(directory)[:limit]
     for entry in entries:
         refuse_existing(output / entry.name, force)
-    net = resolve_raw(model or RAW) if kind == "raw" else resolve(model, gray=False)
+    net = raw_denoiser_for(model or RAW) if kind == "raw" else denoiser_for(model, gray=False)
     for entry in entries:
         crops = denoise_boxes(read_image(directory, entry, kind), entry, kind, net, device)
         write_bundle(output / entry.name, crops, kind, force)

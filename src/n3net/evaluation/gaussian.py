@@ -13,7 +13,7 @@ from n3net.errors import UserError
 from n3net.evaluation.images import ImageSet
 from n3net.evaluation.methods import Method
 from n3net.evaluation.metrics import WINDOW
-from n3net.evaluation.restoration import RULES, Case, Level, Picture, Row, full_report, measure
+from n3net.evaluation.restoration import RULES, Case, Level, Row, Shown, full_report, measure
 
 PROTOCOL = {
     "noise": "white Gaussian, standard deviation sigma of 255 gray levels, neither clipped nor rounded",
@@ -37,7 +37,7 @@ def evaluate(
     *,
     seed: int = 0,
     progress: Callable[[str], None] = lambda what: None,
-    keep: Callable[[Picture], None] | None = None,
+    keep: Callable[[Shown], None] | None = None,
     kept: int = 6,
 ) -> list[Row]:
     """Denoise all images with all methods.

@@ -14,14 +14,14 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional as F
 
-from n3net.evaluation.restoration import Level, Picture, level_of
+from n3net.evaluation.restoration import Level, Shown, level_of
 
 TITLES = {"gaussian": "Denoising", "sr": "Super-resolution"}
 NAMES = {"sigma": ("clean", "noisy"), "factor": ("original", "bicubic")}  # of truth and degraded image
 CROP = 100  # pixels along a side of the part that is shown first
 
 
-def page(report: dict[str, Any], pictures: Sequence[Picture]) -> str:
+def page(report: dict[str, Any], pictures: Sequence[Shown]) -> str:
     """The figures of an evaluation and its pictures, as HTML."""
     figures = "\n".join(_figure(picture) for picture in pictures)
     protocol = "".join(
@@ -47,7 +47,7 @@ def interesting_crop(outputs: Sequence[Tensor], clean: Tensor, size: int) -> tup
     return 4 * (at % total.shape[1]), 4 * (at // total.shape[1]), size
 
 
-def _figure(picture: Picture) -> str:
+def _figure(picture: Shown) -> str:
     left, top, size = interesting_crop(list(picture.outputs.values()), picture.truth, CROP)
     height, width = picture.truth.shape[-2:]
     best = max(picture.psnr, key=lambda name: picture.psnr[name])

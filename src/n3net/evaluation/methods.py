@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from n3net.errors import UserError
-from n3net.evaluation.names import NN3D, split_label
+from n3net.evaluation.names import split_label
+from n3net.methods.registry import METHODS, find
+from n3net.weights.record import recorded_range
 
-Run = Callable[[Tensor, float], Tensor]
-
-NN3D_TILE = 1024  # pixels along a side
+Run = Callable[[Tensor, Any], Tensor]
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Method:
     Args:
         name: in tables.
         run: an image (C, H, W) and how much has been done to it -> the restored image. That is a noisy image and sigma
-            in gray levels, or a small image and the factor.
+            in gray levels, a raw image and its noise level, or a small image and the factor.
         channels: that it works on, None if any.
         trained_for: noise levels or factors it was trained for, lowest and highest, None if that is not known or any.
         digest: of the weights.
@@ -39,18 +39,18 @@ class Method:
 
 
 def method(name: str) -> Method:
-    """A method by name: of :data:`CLASSICAL`, ``nn3d:WEIGHTS`` for a non-local step after a network, or weights."""
+    """A method by name: of :data:`CLASSICAL` or :mod:`n3net.methods`, or what :func:`n3net.load` takes."""
     label, name = split_label(name)
     label = label or name
     if name in CLASSICAL:
         return Method(label, CLASSICAL[name]())
-    if name.startswith(NN3D):
-        return _nn3d(label, name.removeprefix(NN3D))
+    if name in METHODS:
+        return Method(label, _learns_nothing(name))
     from n3net.models import Denoiser
     from n3net.models.preparing import prepare
     from n3net.weights.store import load_for
 
-    model = load_for("denoising", name, Denoiser)
+    model = load_for(name, Denoiser)
     net: Any = prepare(model)
 
     def run(noisy: Tensor, sigma: float) -> Tensor:
@@ -85,47 +85,27 @@ def trained_for(record: dict[str, Any]) -> tuple[float, float] | None:
     return recorded_range(record, "sigma")
 
 
-def recorded_range(record: dict[str, Any], name: str) -> tuple[float, float] | None:
-    """Lowest and highest of the levels that a training record has under a name."""
-    found = None
-    for keys in (("training", name), ("training", "config", "data", name)):
-        value: Any = record
-        for key in keys:
-            value = value.get(key) if isinstance(value, dict) else None
-        found = value if found is None else found
-    if isinstance(found, int | float):
-        return float(found), float(found)
-    if isinstance(found, list) and found and all(isinstance(level, int | float) for level in found):
-        return float(min(found)), float(max(found))
-    return None
-
-
-def _nn3d(label: str, weights: str) -> Method:
-    from n3net.models import Denoiser, nn3d
-
-    class Nothing(torch.nn.Identity):
-        reach = 0
-
-    base = method(weights)
-
-    def run(noisy: Tensor, sigma: float) -> Tensor:
-        channels = len(noisy)
-        step = Denoiser(nn3d.NN3D(Nothing(), channels), channels, noise_map=True)
-        return in_tiles(step.net, base.run(noisy, sigma), lambda x: step.told(x, sigma), step.finish, NN3D_TILE)
-
-    return Method(label, run, base.channels, base.trained_for, base.digest)
-
-
 def _noisy() -> Run:
     return lambda noisy, sigma: noisy
 
 
-def _bm3d() -> Run:
+def _learns_nothing(name: str) -> Run:
+    """A method of :mod:`n3net.methods`, gray or colour as the image is."""
+
+    def run(noisy: Tensor, sigma: float) -> Tensor:
+        model: Any = find(name, "denoising", len(noisy))
+        return in_tiles(model.net, noisy, lambda x: model.told(x, sigma), model.finish)
+
+    return run
+
+
+def _bm3d_package() -> Run:
+    """The authors' program, to compare ours with."""
     try:
         import bm3d
     except ImportError as error:
         raise UserError(
-            "bm3d: needs the package of that name (for non-commercial use): pip install 'n3net[bm3d]'"
+            "bm3d-package: needs the package bm3d (for non-commercial use): pip install 'n3net[bm3d]'"
         ) from error
 
     def run(noisy: Tensor, sigma: float) -> Tensor:
@@ -155,4 +135,4 @@ def _nlm() -> Run:
     return run
 
 
-CLASSICAL: dict[str, Callable[[], Run]] = {"noisy": _noisy, "nlm": _nlm, "bm3d": _bm3d}
+CLASSICAL: dict[str, Callable[[], Run]] = {"noisy": _noisy, "nlm": _nlm, "bm3d-package": _bm3d_package}

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from n3net.errors import UserError
+from n3net.weights.store import NN3D
 
-NN3D, MUTUAL = "nn3d:", "+mutual"  # before and after weights: what else is done
+MUTUAL = "+mutual"  # after weights: what else is done
 
 
 def split_label(name: str) -> tuple[str, str]:
@@ -21,7 +22,8 @@ def split_label(name: str) -> tuple[str, str]:
 
 
 def _is_file(model: str) -> bool:
-    return Path(model).is_file() or Path(model.removeprefix(NN3D).removesuffix(MUTUAL)).is_file()
+    parts = model.removeprefix(NN3D).split(",") if model.startswith(NN3D) else [model.removesuffix(MUTUAL)]
+    return Path(model).is_file() or all(Path(part).is_file() for part in parts)
 
 
 def unique_names(paths: Sequence[Path]) -> list[str]:

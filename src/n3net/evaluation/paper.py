@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Figure:
+class Reported:
     """One number of a table.
 
     Args:
@@ -34,7 +34,7 @@ class Table:
     """A table of the paper."""
 
     title: str
-    figures: tuple[Figure, ...]
+    figures: tuple[Reported, ...]
     corner: str = ""  # what its rows are
     task: str = "gaussian"  # of 'n3net eval'
 
@@ -51,7 +51,7 @@ def _table1() -> Table:
     ]
     return Table(
         "Table 1. Architectures for gray image denoising, Urban100, σ = 25",
-        tuple(Figure(row, "Urban100", "Urban100", 25, p, s, model, _seven(model)) for row, model, p, s in rows),
+        tuple(Reported(row, "Urban100", "Urban100", 25, p, s, model, _seven(model)) for row, model, p, s in rows),
         "model",
     )
 
@@ -68,7 +68,7 @@ def _table2() -> Table:
     return Table(
         "Table 2. N3Net with k neighbours, Urban100",
         tuple(
-            Figure(f"Urban100, σ = {sigma}", f"k = {k}", "Urban100", sigma, value, None, "n3net", {"k": k})
+            Reported(f"Urban100, σ = {sigma}", f"k = {k}", "Urban100", sigma, value, None, "n3net", {"k": k})
             for sigma, row in values.items()
             for k, value in enumerate(row, start=1)
         ),
@@ -76,12 +76,12 @@ def _table2() -> Table:
     )
 
 
-# Columns of Table 3 and what stands for them here; NLNet and UNLNet have no counterpart.
+# Columns of Table 3 and what stands for them here.
 _METHODS = {
     "DnCNN": ("dncnn-17", {"depth": 17}),
     "BM3D": ("bm3d", {}),
-    "NLNet": (None, {}),
-    "UNLNet": (None, {}),
+    "NLNet": ("nlnet", {"patch_size": 7}),
+    "UNLNet": ("unlnet", {"patch_size": 7}),
     "NN3D": ("nn3d", {}),
     "RED30": ("red30", {}),
     "FFDNet": ("ffdnet", {}),
@@ -104,7 +104,7 @@ def _table3() -> Table:
     return Table(
         "Table 3. Gray image denoising",
         tuple(
-            Figure(f"{dataset}, σ = {sigma}", method, dataset, sigma, value, None, model, config)
+            Reported(f"{dataset}, σ = {sigma}", method, dataset, sigma, value, None, model, config)
             for (dataset, sigma), row in _TABLE3.items()
             for (method, (model, config)), value in zip(_METHODS.items(), row, strict=True)
         ),
@@ -123,7 +123,9 @@ def _supplement() -> Table:
     return Table(
         "Supplement. One block, Urban100, trained on crops of 80 x 80",
         tuple(
-            Figure(row, f"Urban100, d = {depth}, σ = {sigma}", "Urban100", sigma, value, None, model, {"depth": depth})
+            Reported(
+                row, f"Urban100, d = {depth}, σ = {sigma}", "Urban100", sigma, value, None, model, {"depth": depth}
+            )
             for row, (model, values) in rows.items()
             for (depth, sigma), value in zip(columns, values, strict=True)
         ),
@@ -136,8 +138,8 @@ _UPSCALERS = {
     "Bicubic": "bicubic",
     "SelfEx": None,
     "WSD-SR": None,
-    "MemNet": None,
-    "MDSR": None,
+    "MemNet": "memnet",
+    "MDSR": "mdsr",
     "VDSR": "vdsr",
     "N3Net": "n3net-sr",
 }
@@ -160,7 +162,7 @@ def _super_resolution(title: str, values: Mapping[tuple[str, int], tuple[float |
     return Table(
         title,
         tuple(
-            Figure(f"{dataset}, x{factor}", method, dataset, factor, value, None, model)
+            Reported(f"{dataset}, x{factor}", method, dataset, factor, value, None, model)
             for (dataset, factor), row in values.items()
             for (method, model), value in zip(_UPSCALERS.items(), row, strict=True)
         ),

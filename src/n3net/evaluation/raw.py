@@ -11,11 +11,12 @@ from torch import Tensor
 
 from n3net.errors import UserError
 from n3net.evaluation.images import ImageSet
-from n3net.evaluation.methods import Method, in_tiles, recorded_range
+from n3net.evaluation.methods import Method, in_tiles
 from n3net.evaluation.names import split_label
 from n3net.evaluation.restoration import RULES, Case, Level, Row, full_report, measure
 from n3net.noise.sensor import NoiseLevel, Stabilizer, heteroscedastic
 from n3net.raw.simulation import LEVELS, SCENE
+from n3net.weights.record import recorded_range
 
 PROTOCOL = {
     "images": f"RGB c in [0, 1] -> {SCENE.factor} c^{SCENE.exponent}, red divided by {SCENE.gains[0]} and blue by "
@@ -37,18 +38,18 @@ def raw_method(name: str) -> Method:
     label, name = split_label(name)
     label = label or name
     if name == "noisy":
-        return Method(label, lambda noisy, a: noisy)
+        return Method(label, lambda noisy, level: noisy)
     if name == "bm3d":
         return Method(label, _stabilized_bm3d())
     from n3net.models.preparing import prepare
     from n3net.models.raw import RawDenoiser
     from n3net.weights.store import load_for
 
-    model = load_for("raw data", name, RawDenoiser)
+    model = load_for(name, RawDenoiser)
     net: Any = prepare(model)
 
-    def run(noisy: Tensor, a: float) -> Tensor:
-        b = level_with(a).b
+    def run(noisy: Tensor, level: NoiseLevel) -> Tensor:
+        a, b = level.a, level.b
         ends = (lambda x: net.told(x, a, b)), (lambda out, told: net.finish(out, told, a, b))
         return torch.cat([in_tiles(net.net, plane[None], *ends) for plane in noisy])
 
@@ -57,19 +58,12 @@ def raw_method(name: str) -> Method:
     return Method(label, run, None, known, model.record["digest"])
 
 
-def level_with(a: float) -> NoiseLevel:
-    """The level of the protocol that has this ``a``."""
-    return next(level for level in LEVELS.values() if level.a == a)
-
-
-def _stabilized_bm3d() -> Callable[[Tensor, float], Tensor]:
+def _stabilized_bm3d() -> Callable[[Tensor, NoiseLevel], Tensor]:
     """The algebraic inverse is used: where values are cut off at black it is better than the unbiased one."""
-    from n3net.evaluation.methods import CLASSICAL
+    from n3net.methods.bm3d import bm3d
 
-    bm3d = CLASSICAL["bm3d"]()
-
-    def run(noisy: Tensor, a: float) -> Tensor:
-        scale = Stabilizer.of(noisy, a, level_with(a).b)
+    def run(noisy: Tensor, level: NoiseLevel) -> Tensor:
+        scale = Stabilizer.of(noisy, level.a, level.b)
         planes = [bm3d(plane[None], 255 * float(scale.sigma)) for plane in scale.forward(noisy)]
         return scale.inverse(torch.cat(planes))
 
@@ -101,7 +95,9 @@ def evaluate(
     rows = []
     for name in names:
         cases = _cases(images, LEVELS[name], seed)
-        rows += measure(methods, images.name, Level("a", LEVELS[name].a), cases, progress=progress, **kept)
+        rows += measure(
+            methods, images.name, Level("a", LEVELS[name].a, LEVELS[name]), cases, progress=progress, **kept
+        )
     return rows
 
 

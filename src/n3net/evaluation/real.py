@@ -60,9 +60,9 @@ def evaluate(
     progress: Callable[[str], None] = lambda what: None,
 ) -> list[Row]:
     """Denoise all photographs."""
-    from n3net.restoration.photographs import check_model, denoise_photograph, resolve_photo
+    from n3net.restoration.photographs import check_model, denoise_photograph, photo_denoiser_for
 
-    net = resolve_photo(model, gray=False)
+    net = photo_denoiser_for(model, gray=False)
     check_model(net)
     rows = []
     for noisy_path, clean_path in found:

@@ -21,10 +21,19 @@ RULES = {
 
 
 class Level(NamedTuple):
-    """How much has been done to an image: ``sigma`` of noise, ``a`` of raw noise, or the ``factor`` of upscaling."""
+    """How much has been done to an image: ``sigma`` of noise, ``a`` of raw noise, or the ``factor`` of upscaling.
+
+    ``whole`` is what methods are told where the value alone does not say it.
+    """
 
     key: str
     value: float
+    whole: Any = None
+
+    @property
+    def told(self) -> Any:
+        """What methods are told."""
+        return self.value if self.whole is None else self.whole
 
     def __str__(self) -> str:
         return f"x{self.value:g}" if self.key == "factor" else f"{self.name} = {self.value:g}"
@@ -55,7 +64,7 @@ class Row:
 
     def as_dict(self) -> dict[str, Any]:
         """With the level under its own name."""
-        return {name: value for f, v in vars(self).items() for name, value in ([v] if f == "level" else [(f, v)])}
+        return {(v.key if f == "level" else f): (v.value if f == "level" else v) for f, v in vars(self).items()}
 
 
 @dataclass(frozen=True)
@@ -67,6 +76,7 @@ class Case:
         truth: the image.
         degraded: what is left of it, of the same shape.
         given: what methods are given instead, where that is smaller.
+        colors: what those are given that work on colours, and make of it what is compared.
         border: pixels that are not counted.
     """
 
@@ -75,10 +85,17 @@ class Case:
     degraded: Tensor
     given: Tensor | None = None
     border: int = 0
+    colors: Tensor | None = None
+
+    def given_to(self, method: Method) -> Tensor:
+        """What a method starts from."""
+        if self.colors is not None and method.channels == 3:
+            return self.colors
+        return self.degraded if self.given is None else self.given
 
 
 @dataclass(frozen=True)
-class Picture:
+class Shown:
     """What was seen, kept for a page with pictures."""
 
     dataset: str
@@ -97,7 +114,7 @@ def measure(
     cases: Iterable[Case],
     *,
     progress: Callable[[str], None] = lambda what: None,
-    keep: Callable[[Picture], None] | None = None,
+    keep: Callable[[Shown], None] | None = None,
     kept: int = 6,
 ) -> list[Row]:
     """Restore all images with all methods.
@@ -112,15 +129,15 @@ def measure(
     """
     rows = []
     for index, case in enumerate(cases):
-        given = case.degraded if case.given is None else case.given
         if index == 0:
             for method in methods:
-                method.run(given[..., :64, :64], level.value)
+                method.run(case.given_to(method)[..., :64, :64], level.told)
         outputs, scores = {}, {}
         truth = _inner(case.truth, case.border)
         for method in methods:
+            given = case.given_to(method)
             start = time.perf_counter()
-            out = method.run(given, level.value)
+            out = method.run(given, level.told)
             seconds = time.perf_counter() - start
             outputs[method.name] = out = out.clamp(0, 1)
             inner = _inner(out, case.border)
@@ -128,7 +145,7 @@ def measure(
             rows.append(Row(method.name, dataset, level, case.image, scores[method.name], ssim(inner, truth), seconds))
             progress(f"{dataset} {level} {case.image} {method.name}")
         if keep is not None and index < kept:
-            keep(Picture(dataset, level, case.image, case.truth, case.degraded, outputs, scores))
+            keep(Shown(dataset, level, case.image, case.truth, case.degraded, outputs, scores))
     return rows
 
 

@@ -6,18 +6,21 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from n3net.errors import UserError
 from n3net.evaluation.images import ImageSet
-from n3net.evaluation.methods import Method, in_tiles, recorded_range
+from n3net.evaluation.methods import Method, Run, in_tiles
 from n3net.evaluation.metrics import WINDOW
 from n3net.evaluation.names import split_label
-from n3net.evaluation.restoration import RULES, Case, Level, Picture, Row, full_report, measure
+from n3net.evaluation.restoration import RULES, Case, Level, Row, Shown, full_report, measure
+from n3net.imaging.color import luminance
 from n3net.imaging.degradation import degrade, enlarged
 from n3net.imaging.resizing import resize_tensor
 from n3net.restoration.upscaling import SMALLEST
+from n3net.weights.record import recorded_range
 
 PROTOCOL = {
     "images": "the large image is cropped to a multiple of the factor and downscaled as MATLAB's imresize does it "
@@ -26,6 +29,7 @@ PROTOCOL = {
     "the factor; mean over images of dB",
     "ssim": "of the same pixels; Gaussian window 11 x 11, sigma 1.5, windows inside the image; mean over images",
     "factors": "networks see images that were upscaled bicubically; below 2, of the double size, reduced to the factor",
+    "colours": "MDSR and EDSR see the small image in colour, and Y of what they make of it is compared",
     **RULES,
 }
 
@@ -36,18 +40,31 @@ def upscaler(name: str) -> Method:
     label = label or name
     if name == "bicubic":
         return Method(label, _bicubic)
-    from n3net.models import Upscaler
+    from n3net.models import ColorUpscaler, Upscaler
     from n3net.models.preparing import prepare
     from n3net.weights.store import load_for
 
-    model = load_for("super-resolution", name, Upscaler)
+    model = load_for(name, Upscaler, ColorUpscaler)
     net: Any = prepare(model)
+    if isinstance(net, ColorUpscaler):
+        return Method(label, _in_colors(net), 3, trained_for(model.record), model.record["digest"])
 
     def run(small: Tensor, factor: float) -> Tensor:
         restored = in_tiles(net.net, _bicubic(small, max(factor, SMALLEST)), net.told, net.finish)
         return restored if factor >= SMALLEST else resize_tensor(restored, size=enlarged(small.shape[-2:], factor))
 
     return Method(label, run, model.channels, trained_for(model.record), model.record["digest"])
+
+
+def _in_colors(net: Any) -> Run:
+    from n3net.restoration.upscaling import enlarge
+
+    def run(small: Tensor, factor: float) -> Tensor:
+        colors = small.permute(1, 2, 0).numpy()  # (h, w, 3)
+        large = enlarge(net, colors, factor, enlarged(colors.shape[:2], factor))
+        return torch.from_numpy(luminance(large.clip(0, 1)))[None]  # (1, H, W)
+
+    return run
 
 
 def _bicubic(small: Tensor, factor: float) -> Tensor:
@@ -65,7 +82,7 @@ def evaluate(
     factors: Sequence[float],
     *,
     progress: Callable[[str], None] = lambda what: None,
-    keep: Callable[[Picture], None] | None = None,
+    keep: Callable[[Shown], None] | None = None,
     kept: int = 6,
 ) -> list[Row]:
     """Downscale all images and upscale them with all methods; see :func:`n3net.evaluation.restoration.measure`."""
@@ -93,4 +110,5 @@ def _cases(images: ImageSet, factor: float) -> Iterator[Case]:
         pair = degrade(pixels, factor)
         planes = (pair.high, pair.low, pair.upscaled())
         truth, small, degraded = (torch.from_numpy(y)[None] for y in planes)  # (1, H, W) each
-        yield Case(path.name, truth, degraded, small, border)
+        colors = torch.from_numpy(pair.small.astype(np.float32) / np.float32(255)).permute(2, 0, 1)  # (3, h, w)
+        yield Case(path.name, truth, degraded, small, border, colors)

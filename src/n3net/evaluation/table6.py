@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from n3net.correspondence.matchfile import SUFFIX
-from n3net.correspondence.metrics import THRESHOLDS
+from n3net.correspondence.metrics import DEGREES
 from n3net.evaluation.correspondence import (
     BASELINES,
     PROTOCOL,
@@ -44,7 +44,7 @@ def table6(
     methods += [replace(network(name), name=f"{KINDS[kind]}: {name}") for name, kind in known.items() if kind in KINDS]
     rows = [row for pairs in sets for row in evaluate(methods, pairs, ["ransac"], progress)]
     results = summarize(rows)
-    head = "| mAP | " + " | ".join(f"{t}°" for t in THRESHOLDS) + " |\n" + "|---" * (len(THRESHOLDS) + 1) + "|"
+    head = "| mAP | " + " | ".join(f"{t}°" for t in DEGREES) + " |\n" + "|---" * (len(DEGREES) + 1) + "|"
     lines = ["**Table 6. Correspondence classification: the paper**, trained on / tested on", "", head]
     for scenes, values in TABLE6.items():
         for method, row in values.items():
@@ -56,7 +56,7 @@ def table6(
         head,
     ]
     for r in results:
-        cells = (f"{r[f'map{t}']:.3f} ({interval_text(r[f'map{t}_interval'])})" for t in THRESHOLDS)
+        cells = (f"{r[f'map{t}']:.3f} ({interval_text(r[f'map{t}_interval'])})" for t in DEGREES)
         lines.append(f"| {r['dataset']} ({r['n']} pairs), {r['model']} | {' | '.join(cells)} |")
     lines += [
         "",

@@ -15,11 +15,18 @@ Plane = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Pair:
-    """The luminance of an image (H, W) in [0, 1], and that of the small image (h, w) that was made from it."""
+class Degraded:
+    """An image, and the small one that was made from it.
+
+    Args:
+        high, low: luminance of both in [0, 1], (H, W) and (h, w).
+        large, small: colours of both, (H, W, 3) and (h, w, 3).
+    """
 
     high: Plane
     low: Plane
+    large: npt.NDArray[np.uint8]
+    small: npt.NDArray[np.uint8]
 
     def upscaled(self, part: tuple[slice, slice] = WHOLE) -> Plane:
         """Rows and columns of the small image at the size of the large one, bicubically."""
@@ -27,7 +34,7 @@ class Pair:
         return resize(self.low, size=(height, width), part=part)
 
 
-def degrade(image: npt.NDArray[np.uint8], factor: float) -> Pair:
+def degrade(image: npt.NDArray[np.uint8], factor: float) -> Degraded:
     """Downscale an image (H, W, 3) bicubically, in colours of 8 bits, as a file would hold it.
 
     First it is cropped at its lower and right border to a multiple of the factor, rounded where there is none.
@@ -38,7 +45,8 @@ def degrade(image: npt.NDArray[np.uint8], factor: float) -> Pair:
         raise ValueError(f"factor: {image.shape[1]} x {image.shape[0]} pixels are too few for {factor:g}")
     height, width = enlarged(small, factor)
     high = image[:height, :width]
-    return Pair(_luminance(high), _luminance(resize(high, size=(small[0], small[1]))))
+    low = resize(high, size=(small[0], small[1]))
+    return Degraded(_luminance(high), _luminance(low), high, low)
 
 
 def enlarged(small: Sequence[int], factor: float) -> tuple[int, int]:

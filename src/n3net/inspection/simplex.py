@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from n3net.io.files import writing
 from n3net.selection import select
 
 QUERY = torch.tensor([0.26, 0.50])
@@ -51,11 +52,9 @@ def draw_selection(path: Path) -> None:
     )
 
     figure.subplots_adjust(left=0.02, right=0.91, bottom=0.02, top=0.9, wspace=0.12)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".part.png")
-    figure.savefig(temporary, dpi=150)
+    with writing(path, force=True) as file:
+        figure.savefig(file, format="png", dpi=150)
     plt.close(figure)
-    temporary.replace(path)
 
 
 def _query(axis: Any, distances: torch.Tensor) -> None:

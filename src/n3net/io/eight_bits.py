@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +16,8 @@ Bytes = npt.NDArray[np.uint8]
 
 def read_eight_bits(path: Path, channels: int) -> Bytes:
     """Read an image as (H, W), where ``channels`` is 1, or (H, W, 3); colour becomes gray by ITU-R 601."""
-    mode: Literal["L", "RGB"] = "L" if channels == 1 else "RGB"
     try:
-        with Image.open(path) as image:
-            if image.mode[0] not in "IF":
-                return np.asarray(image.convert(mode), np.uint8)
-        # Pillow cuts off gray of 16 bits or floats at 255 instead of scaling it.
-        return np.asarray(Image.fromarray(read_image(path).as_type(np.uint8)).convert(mode), np.uint8)
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError, UserError) as error:
+        pixels = read_image(path).as_type(np.uint8)
+    except UserError as error:
         raise UserError(f"{path}: cannot be read as an image ({error})") from error
+    return np.asarray(Image.fromarray(pixels).convert("L" if channels == 1 else "RGB"), np.uint8)

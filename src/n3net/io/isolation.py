@@ -11,10 +11,12 @@ import atexit
 import contextlib
 import os
 import pickle
+import queue
 import signal
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from typing import IO, Any, TypeVar
 
@@ -61,7 +63,7 @@ class Worker:
 
     def _call(self, function: Callable[..., R], args: Any, kwargs: Any) -> R:
         name = getattr(function, "__qualname__", repr(function))
-        request = _packed((function, args, kwargs, self.memory))  # before anything is sent: it may not be possible
+        request = _packed((function, args, kwargs, self.memory, _folder()))  # first: it may not be possible
         process, pipes = self._started()
         late = threading.Event()
 
@@ -104,7 +106,7 @@ class Worker:
         assert process.stdout is not None
         if fresh:
             try:
-                process.stdin.write(pickle.dumps([path or os.getcwd() for path in sys.path]))
+                process.stdin.write(pickle.dumps([path or _folder() or path for path in sys.path]))
                 process.stdin.flush()
                 _receive(process.stdout)
             except (OSError, EOFError):
@@ -128,8 +130,8 @@ class Worker:
                 pipe.close()  # type: ignore[union-attr]
         return code
 
-    def stop(self) -> None:
-        """End the process in the middle of a call, from another thread; that call raises a :class:`WorkerError`."""
+    def kill(self) -> None:
+        """End the process at once, in the middle of a call of another thread if there is one."""
         process = self._process
         if process is not None:
             process.kill()
@@ -181,21 +183,44 @@ if hasattr(os, "register_at_fork"):  # a forked process must not speak to the wo
 
 
 def serve() -> None:
-    """What a worker process does: calls from its standard input, answers to its standard output, until that ends."""
+    """What a worker process does: calls from its standard input, answers to its standard output, until that ends.
+
+    When its input ends, whoever asked is gone, and nobody wants the rest of a call.
+    """
+    warnings.filterwarnings("ignore", module=r"PIL\.")  # as in the command line
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the caller decides
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)  # what functions print is not an answer
-    with contextlib.suppress(OSError, EOFError):
+    calls: queue.SimpleQueue[list[bytearray]] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=[requests, calls], daemon=True).start()
+    with contextlib.suppress(OSError):
         _send(answers, _packed("ready"))
         while True:
-            _send(answers, _answer(*_receive(requests)))
+            _send(answers, _answer(*_unpacked(calls.get())))
 
 
-def _answer(function: Callable[..., Any], args: Any, kwargs: Any, memory: int | None) -> list[Any]:
+def _listen(requests: IO[bytes], calls: queue.SimpleQueue[list[bytearray]]) -> None:
+    with contextlib.suppress(OSError, EOFError):
+        while True:
+            calls.put(_parts(requests))
+    os._exit(0)
+
+
+def _folder() -> str | None:
+    """The current one, which names of files may be relative to; None where it was removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
+
+
+def _answer(function: Callable[..., Any], args: Any, kwargs: Any, memory: int | None, folder: str | None) -> list[Any]:
     """Whether it failed, and the result or the exception."""
     try:
+        if folder is not None:
+            os.chdir(folder)
         with _memory_limit(memory):
             result = function(*args, **kwargs)
         return _packed((False, result))
@@ -255,10 +280,18 @@ def _send(pipe: IO[bytes], parts: list[Any]) -> None:
 
 
 def _receive(pipe: IO[bytes]) -> Any:
-    """What was sent; arrays can be written to, as if they were made here."""
+    return _unpacked(_parts(pipe))
+
+
+def _parts(pipe: IO[bytes]) -> list[bytearray]:
     count = int.from_bytes(_exactly(pipe, 8), "little")
     sizes = [int.from_bytes(_exactly(pipe, 8), "little") for _ in range(count)]
-    head, *buffers = [_exactly(pipe, n) for n in sizes]
+    return [_exactly(pipe, n) for n in sizes]
+
+
+def _unpacked(parts: list[bytearray]) -> Any:
+    """What was packed; arrays can be written to, as if they were made here."""
+    head, *buffers = parts
     return pickle.loads(head, buffers=buffers)
 
 

@@ -25,5 +25,6 @@ TURNS: dict[int, Callable[[Array], Array]] = {
 
 def upright(pixels: Array, exif: bytes) -> Array:
     """Pixels (H, W, ...) of any type as they are to be looked at."""
-    turn = TURNS.get(exif_tags(exif).get(ORIENTATION, 1)) if exif else None
+    value = exif_tags(exif).get(ORIENTATION, 1) if exif else 1
+    turn = TURNS.get(value) if isinstance(value, int) else None
     return pixels if turn is None else np.ascontiguousarray(turn(pixels))

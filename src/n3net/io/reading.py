@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -13,8 +14,8 @@ from PIL import Image, ImageFile, UnidentifiedImageError
 
 from n3net.errors import UserError
 from n3net.io.arrays import not_numbers
+from n3net.io.files import opened
 from n3net.io.picture import FORMATS, Array, Metadata, Picture
-from n3net.io.tiff import WRONG_TYPES
 
 MAX_PIXELS = 400_000_000  # beyond that a file is taken for an attack or an accident
 
@@ -113,34 +114,49 @@ def _opened(source: Path | BinaryIO, max_pixels: int) -> Iterator[Image.Image]:
         with _open(source) as image:
             check_pixels(image.width, image.height, max_pixels)
             yield image
+    except (UserError, _PillowCannotError, MemoryError):
+        raise
     except UnidentifiedImageError:
         if _head(source) in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
             raise _PillowCannotError("a TIFF file of a rare kind") from None
         raise UserError(f"not a readable {', '.join(FORMATS)} file") from None
     except OSError as error:
         raise UserError(error.strerror or f"damaged or cut off: {error}") from None
-    except (SyntaxError, ValueError, struct.error, EOFError, LookupError, TypeError) as error:
-        raise UserError(f"damaged or cut off: {error}") from None
+    except Exception as error:  # of a damaged file, Pillow raises whatever its numbers lead to
+        raise UserError(f"damaged or cut off: {error or type(error).__name__}") from None
 
 
 @contextmanager
 def _open(source: Path | BinaryIO) -> Iterator[Image.Image]:
-    """Without Pillow's own limit, which is lower than ours; ours is checked before anything is decoded."""
     # As a file, not by its name: by name Pillow maps some TIFF files into memory, and then turns them wrongly.
-    with source.open("rb") if isinstance(source, Path) else nullcontext(source) as file:
+    with _without_pillows_limit(), opened(source) if isinstance(source, Path) else nullcontext(source) as file:
         file.seek(0)
-        limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
-        try:
-            image = Image.open(file, formats=FORMATS)
-        finally:
-            Image.MAX_IMAGE_PIXELS = limit
-        with image:
+        with Image.open(file, formats=FORMATS) as image:
             yield image
+
+
+_limit_lock = threading.Lock()
+_limit: list[int | None] = []  # Pillow's own, once for each image that is open
+
+
+@contextmanager
+def _without_pillows_limit() -> Iterator[None]:
+    """Pillow's limit is lower than ours, and is one of the whole process: the last reader puts it back."""
+    with _limit_lock:
+        _limit.append(_limit[0] if _limit else Image.MAX_IMAGE_PIXELS)
+        Image.MAX_IMAGE_PIXELS = None
+    try:
+        yield
+    finally:
+        with _limit_lock:
+            limit = _limit.pop()
+            if not _limit:
+                Image.MAX_IMAGE_PIXELS = limit
 
 
 def _head(source: Path | BinaryIO) -> bytes:
     if isinstance(source, Path):
-        with source.open("rb") as file:
+        with opened(source) as file:
             return file.read(4)
     source.seek(0)
     return source.read(4)
@@ -203,19 +219,35 @@ def _decode_as(image: Image.Image, names: dict[str, str]) -> None:
 
 def _metadata(image: Image.Image) -> Metadata:
     """After decoding, when Pillow has turned TIFF files upright."""
+    xmp, profile = image.info.get("xmp"), image.info.get("icc_profile")
+    return Metadata(
+        exif=_exif(image),
+        icc_profile=profile if isinstance(profile, bytes) and profile else None,
+        xmp=xmp if isinstance(xmp, bytes) else None,
+        dpi=_dpi(image.info.get("dpi")),
+    )
+
+
+def _exif(image: Image.Image) -> bytes:
+    """Empty where it is damaged: the pixels are not."""
     exif = image.info.get("exif", b"")
     if image.format == "TIFF" or not exif:
-        tags = image.getexif()
-        for tag in [tag for tag in tags if tag in LAYOUT]:
-            del tags[tag]
         try:
+            tags = image.getexif()
+            for tag in [tag for tag in tags if tag in LAYOUT]:
+                del tags[tag]
             exif = tags.tobytes() if len(tags) else b""
-        except WRONG_TYPES:
+        except Exception:  # whatever the numbers in it lead to
             exif = b""
-    dpi, xmp = image.info.get("dpi"), image.info.get("xmp")
-    return Metadata(
-        exif=EXIF_HEAD + exif if exif and not exif.startswith(EXIF_HEAD) else exif,  # WebP has it without
-        icc_profile=image.info.get("icc_profile") or None,
-        xmp=xmp if isinstance(xmp, bytes) else None,
-        dpi=(float(dpi[0]), float(dpi[1])) if dpi else None,
-    )
+    if not isinstance(exif, bytes):
+        return b""
+    return EXIF_HEAD + exif if exif and not exif.startswith(EXIF_HEAD) else exif  # WebP has it without
+
+
+def _dpi(dpi: Any) -> tuple[float, float] | None:
+    """A resolution that every format can store; none where it is not."""
+    try:
+        x, y = float(dpi[0]), float(dpi[1])
+    except (TypeError, ValueError, LookupError, ArithmeticError):
+        return None
+    return (x, y) if all(1 < value <= 65535 for value in (x, y)) else None  # Pillow says 1 where a TIFF file says none

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,8 +16,6 @@ from n3net.io.picture import Array, Metadata, Picture
 
 ROWS = 64  # of a strip
 EXIF, PIXEL_WIDTH, PIXEL_HEIGHT = 34665, 40962, 40963  # tags
-# What Pillow raises when it writes tags whose values are not of their types.
-WRONG_TYPES = (AttributeError, TypeError, ValueError, struct.error)
 
 
 def read_tiff(source: Path | BinaryIO, max_pixels: int, what: str) -> Picture:
@@ -68,8 +65,8 @@ def write_tiff(file: BinaryIO, colors: Array, metadata: Metadata) -> None:
     tags = exif_tags(metadata.exif)
     strips = [zlib.compress(np.ascontiguousarray(colors[y : y + ROWS]).tobytes(), 6) for y in range(0, height, ROWS)]
     ifd = TiffImagePlugin.ImageFileDirectory_v2()  # in the byte order of this machine, like the pixels
-    for tag, value in tags.items():
-        ifd[tag] = tags.get_ifd(tag) if tag in TiffTags.TAGS_V2_GROUPS else value
+    for tag in tags:
+        _copy(tags, tag, ifd)
     ifd[258] = (8 * colors.itemsize,) * channels
     ifd[259] = 8  # deflate
     ifd[262] = 1 if channels < 3 else 2  # gray, RGB
@@ -84,6 +81,16 @@ def write_tiff(file: BinaryIO, colors: Array, metadata: Metadata) -> None:
             ifd.tagtype[tag] = 7 if tag == 34675 else 1
             ifd[tag] = data
     save_directory(file, ifd, (width, height), ROWS, strips)
+
+
+def _copy(tags: Image.Exif, tag: int, ifd: TiffImagePlugin.ImageFileDirectory_v2) -> None:
+    """A tag as it is, and nothing of one that is damaged."""
+    trial = TiffImagePlugin.ImageFileDirectory_v2()
+    with suppress(Exception):  # Pillow raises whatever the values lead to
+        value = tags.get_ifd(tag) if tag in TiffTags.TAGS_V2_GROUPS else tags[tag]
+        trial[tag] = value
+        trial.tobytes()
+        ifd[tag] = value
 
 
 def save_directory(
@@ -124,20 +131,22 @@ def _orientation(value: Any) -> bytes:
 def exif_tags(exif: bytes) -> Image.Exif:
     """EXIF data by tag; none of them where it is damaged."""
     tags = Image.Exif()
-    if exif:
-        with suppress(SyntaxError, ValueError, struct.error):
+    try:
+        if exif:
             tags.load(exif)
+    except Exception:  # Pillow raises whatever the numbers in it lead to
+        return Image.Exif()
     return tags
 
 
 def exif_of_size(exif: bytes, height: int, width: int) -> bytes:
     """EXIF data with another size of the image where it names one."""
     tags = exif_tags(exif)
-    inside = tags.get_ifd(EXIF)
-    if not {PIXEL_WIDTH, PIXEL_HEIGHT} & inside.keys():
-        return exif
-    inside |= {PIXEL_WIDTH: width, PIXEL_HEIGHT: height}
     try:
+        inside = tags.get_ifd(EXIF)
+        if not {PIXEL_WIDTH, PIXEL_HEIGHT} & inside.keys():
+            return exif
+        inside |= {PIXEL_WIDTH: width, PIXEL_HEIGHT: height}
         return tags.tobytes()
-    except WRONG_TYPES:
+    except Exception:  # it is damaged
         return exif

@@ -9,12 +9,21 @@ import numpy as np
 from PIL import Image
 
 from n3net.errors import UserError
+from n3net.io.arrays import not_numbers
 from n3net.io.orientation import upright
-from n3net.io.picture import Array, Picture, to_type
+from n3net.io.picture import Array, Metadata, Picture, to_type
 from n3net.io.png import write_png16
 from n3net.io.tiff import write_tiff
 
 QUALITY = 95  # of JPEG and WebP
+# Bytes of metadata that a format has a place for, or with which common programs read the file again: 64 kB a segment of
+# JPEG, of which a profile may have 255, and Pillow's limit for what is compressed in a PNG.
+MOST = {
+    ("JPEG", "exif"): 65533,
+    ("JPEG", "xmp"): 65533 - 29,
+    ("JPEG", "icc_profile"): 255 * 65519,
+    ("PNG", "icc_profile"): 1 << 20,
+}
 LONGEST = {"JPEG": 65500, "WEBP": 16383}  # sides in pixels; formats that are not here take all that there are
 
 
@@ -30,6 +39,10 @@ def write_image(file: BinaryIO, picture: Picture, format: str | None = None, qua
     """
     format = format or picture.format
     check_sides(format, *picture.pixels.shape[:2])
+    check_metadata(format, picture.metadata)
+    problem = not_numbers(picture.pixels)
+    if problem:
+        raise UserError(f"the result cannot be written: {problem}")
     if format in ("JPEG", "BMP") and picture.alpha is not None:
         raise UserError(f"it has an alpha channel, which {format} cannot store; write PNG, WebP or TIFF")
     dtype = _stored_type(format, picture.pixels.dtype)
@@ -50,6 +63,15 @@ def check_sides(format: str, height: int, width: int) -> None:
         raise UserError(
             f"{format} stores at most {LONGEST[format]} pixels a side, not {width} x {height}; write PNG or TIFF"
         )
+
+
+def check_metadata(format: str, metadata: Metadata) -> None:
+    """Refuse what a format has no place for, instead of leaving out colours or a photographer's words."""
+    for (name, kind), most in MOST.items():
+        size = len(getattr(metadata, kind) or b"") if name == format else 0
+        if size > most:
+            what = {"exif": "EXIF data", "xmp": "XMP data", "icc_profile": "colour profile"}[kind]
+            raise UserError(f"its {what} of {size} bytes is more than the {most} that {format} can have; write TIFF")
 
 
 def _stored_type(format: str, dtype: np.dtype[Any]) -> type[np.generic]:

@@ -7,7 +7,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from n3net.errors import UserError
-from n3net.jobs.work import Files, Progress, Result, Work
+from n3net.jobs.work import Files, Progress, Result, Work, digest_of
 
 if TYPE_CHECKING:
     from n3net.io import Picture
@@ -27,7 +27,7 @@ class Denoise(Work):
         noise: of raw files: a and b, by default as the file says, else estimated.
         bayer: of raw files: whether a TIFF file is to hold the mosaic instead of a developed picture.
         auto_bright: of raw files: whether LibRaw may make the picture brighter.
-        tile, device: see :func:`n3net.denoise`.
+        strength, best, tile, device: see :func:`n3net.denoise`.
     """
 
     model: str | None = None
@@ -36,11 +36,21 @@ class Denoise(Work):
     noise: tuple[float, float] | None = None
     bayer: bool = False
     auto_bright: bool = False
+    strength: float = 1.0
+    best: bool = False
     tile: int | None = None
     device: str = "cpu"
 
     captions = ("noisy", "denoised", "clean")
     suffix = "-denoised"
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        from n3net.restoration.denoising import COLOR, GRAY
+        from n3net.restoration.photographs import PHOTO
+        from n3net.restoration.raw import RAW
+
+        return (GRAY, COLOR, PHOTO, RAW) if self.model is None else (self.model,)
 
     def check(self) -> None:
         from n3net.models.preparing import check_device
@@ -60,7 +70,9 @@ class Denoise(Work):
         gray = picture.pixels.ndim == 2 or is_gray(picture.pixels)
         model = self._networks(gray)
         pixels, note = (self._photograph if self.real else self._white)(picture, model, progress)
-        return Result(pixels.shape[:2], lambda: replace(picture, pixels=pixels), lambda: picture, note)
+        return Result(
+            pixels.shape[:2], lambda: replace(picture, pixels=pixels), lambda: picture, note, weights=digest_of(model)
+        )
 
     def _white(self, picture: Picture, model: Any, progress: Progress) -> tuple[Any, str]:
         """Pixels without white noise, and what was done."""
@@ -73,10 +85,7 @@ class Denoise(Work):
             note = f"σ {' '.join(f'{level:.1f}' for level in estimated)} estimated"
         elif levels is not None and not model.noise_map:
             note += " ignored, the model knows one level only"
-        out = denoise(
-            picture.pixels, levels, model, peak=picture.peak, tile=self.tile, device=self.device, progress=progress
-        )
-        return out, note
+        return denoise(picture.pixels, levels, model, progress=progress, **self._how(picture)), note + self._more
 
     def _photograph(self, picture: Picture, model: Any, progress: Progress) -> tuple[Any, str]:
         """Pixels without the noise of a camera, and what was done."""
@@ -86,12 +95,22 @@ class Denoise(Work):
         from n3net.restoration.photographs import check_model, denoise_photograph
 
         check_model(model)
-        result = denoise_photograph(
-            picture.pixels, model, peak=picture.peak, tile=self.tile, device=self.device, progress=progress
-        )
+        result = denoise_photograph(picture.pixels, model, progress=progress, **self._how(picture))
         low, high = np.quantile(result.noise, [0.02, 0.98])
         doubt = "" if result.confidence >= TRUSTED else ", little to go by: check it, or use --sigma without --real"
-        return result.pixels, f"σ {low:.1f} to {high:.1f} estimated (confidence {result.confidence:.2f}{doubt})"
+        note = f"σ {low:.1f} to {high:.1f} estimated (confidence {result.confidence:.2f}{doubt})"
+        return result.pixels, note + self._more
+
+    def _how(self, picture: Picture) -> dict[str, Any]:
+        """What both ways have in common."""
+        options = {"strength": self.strength, "best": self.best, "tile": self.tile, "device": self.device}
+        return {"peak": picture.peak, **options}
+
+    @property
+    def _more(self) -> str:
+        """What was asked for beside the noise, for the line that says what was done."""
+        mean = ", mean of 8 orientations" if self.best else ""
+        return mean + (f", strength {self.strength:g}" if self.strength < 1 else "")
 
     def raw(self, job: Job, files: Files, progress: Progress) -> Result:
         """The developed picture before and after, and how to write the mosaic where that is asked for."""
@@ -106,12 +125,15 @@ class Denoise(Work):
         if self.bayer and ending not in (*TIFF, DNG):
             raise UserError("--bayer: the mosaic can be written as .tif or .dng; name such a file with -o")
         model = self._raw_network
-        photo = RawPhoto(job.source, files.max_pixels)  # closed when nobody needs it any more
+        photo = RawPhoto(job.source, files.max_pixels)
         if job.target is not None and ending != DNG:
             check_sides(format_for(job.target), *photo.mosaic.shape)
         levels, note = raw_levels(photo, self.noise)
         before = photo.develop(8, self.auto_bright) if files.needs_before else None
-        denoise_photo(photo, levels, model, tile=self.tile, device=self.device, progress=progress)
+        denoise_photo(
+            photo, levels, model, strength=self.strength, tile=self.tile, device=self.device, progress=progress
+        )
+        note += f", strength {self.strength:g}" if self.strength < 1 else ""
         if ending == DNG and corrections(photo)[1]:
             note += ", without the file's corrections of lens or sensor, which are for more pixels than LibRaw gives"
         write = write_dng if ending == DNG else write_mosaic if self.bayer else None
@@ -123,16 +145,18 @@ class Denoise(Work):
             lambda: before or after(),
             note,
             None if write is None else lambda file: write(file, photo),
+            digest_of(model),
         )
 
     @cached_property
     def _given(self) -> Any:
         """The network that was asked for, or None."""
+        from n3net.methods.registry import METHODS
         from n3net.models import Denoiser
         from n3net.models.raw import RawDenoiser
         from n3net.weights import load
 
-        if self.model is None:
+        if self.model is None or self.model in METHODS:  # built for each kind of image
             return None
         net: Any = load(self.model)
         if not isinstance(net, Denoiser | RawDenoiser):
@@ -144,20 +168,21 @@ class Denoise(Work):
         """Whether the picture is gray -> a network that is ready to run, always the same."""
         from n3net.models import Denoiser
         from n3net.models.preparing import prepare
-        from n3net.restoration.denoising import resolve
-        from n3net.restoration.photographs import resolve_photo
+        from n3net.restoration.denoising import denoiser_for
+        from n3net.restoration.photographs import photo_denoiser_for
 
         given = self._given if isinstance(self._given, Denoiser) else self.model
-        return cache(lambda gray: prepare((resolve_photo if self.real else resolve)(given, gray), self.device))
+        choose = photo_denoiser_for if self.real else denoiser_for
+        return cache(lambda gray: prepare(choose(given, gray), self.device))
 
     @cached_property
     def _raw_network(self) -> Any:
         from n3net.models.preparing import prepare
         from n3net.models.raw import RawDenoiser
-        from n3net.restoration.raw import RAW, resolve
+        from n3net.restoration.raw import RAW, raw_denoiser_for
 
         given = self._given if isinstance(self._given, RawDenoiser) else self.model
-        return prepare(resolve(RAW if given is None else given), self.device)
+        return prepare(raw_denoiser_for(RAW if given is None else given), self.device)
 
 
 def raw_levels(photo: Any, given: tuple[float, float] | None) -> tuple[Any, str]:

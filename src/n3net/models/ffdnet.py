@@ -6,19 +6,24 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from n3net.models.interface import Network
 
-class FFDNet(nn.Module):
+
+class FFDNet(Network):
     """Pixels are rearranged into four images of half the size, and put back at the end.
 
     Args:
         channels: of the image; one more channel of the input is the noise map.
         depth, features: of the network; by default the authors' 15 and 64 for gray, 12 and 96 for colour images.
+        norm: whether there is any batch norm; without, every convolution has a bias, as in files that were folded.
 
     Shape:
         (B, C + 1, H, W) -> (B, C, H, W), the image itself rather than the noise in it.
     """
 
-    def __init__(self, channels: int = 1, depth: int | None = None, features: int | None = None) -> None:
+    def __init__(
+        self, channels: int = 1, depth: int | None = None, features: int | None = None, norm: bool = True
+    ) -> None:
         super().__init__()
         depth = (15 if channels == 1 else 12) if depth is None else depth
         features = (64 if channels == 1 else 96) if features is None else features
@@ -26,18 +31,16 @@ class FFDNet(nn.Module):
             raise ValueError(f"depth: expected at least 2 convolutions, got {depth}")
         layers: list[nn.Module] = [nn.Conv2d(4 * channels + 1, features, 3, padding=1), nn.ReLU(inplace=True)]
         for _ in range(depth - 2):
-            layers += [
-                nn.Conv2d(features, features, 3, padding=1, bias=False),
-                nn.BatchNorm2d(features),
-                nn.ReLU(inplace=True),
-            ]
+            layers.append(nn.Conv2d(features, features, 3, padding=1, bias=not norm))
+            layers += [nn.BatchNorm2d(features)] if norm else []
+            layers.append(nn.ReLU(inplace=True))
         layers.append(nn.Conv2d(features, 4 * channels, 3, padding=1))
         self.layers = nn.Sequential(*layers)
         for layer in self.layers:
             if isinstance(layer, nn.Conv2d) and not layer.weight.is_meta:
                 nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
 
-    alignment = 2  # pixels: a tile of an image starts at a multiple of this
+    alignment = 2
 
     @property
     def reach(self) -> int:

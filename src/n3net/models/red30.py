@@ -5,15 +5,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from n3net.models.interface import Network
 
-class RED30(nn.Module):
-    """``depth / 2`` convolutions, then as many transposed ones; every second of the latter adds its mirror image.
+
+class RED30(Network):
+    """``depth / 2`` convolutions, then as many transposed ones, to which outputs of the former are added.
+
+    Of 15 and 15, the outputs of the 14th, 12th, ..., 2nd convolution are added to those of the 1st, 3rd, ..., 13th
+    transposed one, behind its ReLU.
 
     Args:
         in_channels, out_channels: of the image.
         depth: convolutions of both kinds, an even number.
         features: of the hidden layers.
-        skip_every: layers between two skips.
+        skip_every: the outputs of every so many convolutions are added.
     """
 
     def __init__(
@@ -54,17 +59,14 @@ class RED30(nn.Module):
         return len(self.down) + len(self.up)
 
     def forward(self, x: Tensor) -> Tensor:
-        y, mirror = x, {}
-        for i, layer in enumerate(self.down, start=1):
+        y, outputs = x, []
+        for layer in self.down:
             y = torch.relu(layer(y))
-            mirror[i] = y
-        half = len(self.down)
+            outputs.append(y)
         for i, layer in enumerate(self.up, start=1):
-            y = layer(y)
-            left = half - i  # layers of the first half that this one's output mirrors
-            if left == 0:
-                break
-            if i % self.skip_every == 0:
-                y = y + mirror[left]
-            y = torch.relu(y)
+            y, left = layer(y), len(outputs) - i  # so many convolutions does this layer's output mirror
+            if left:
+                y = torch.relu(y)
+                if left % self.skip_every == 0:
+                    y = y + outputs[left - 1]
         return y + x[:, : self.out_channels]

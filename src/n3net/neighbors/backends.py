@@ -1,87 +1,72 @@
-"""The backends by name. Each has ``distances``, ``aggregate`` and ``neighbors``, and says why it cannot run."""
+"""The backends by name. Each is a file with functions of a problem, and one that says why it cannot run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from n3net import kernel
 from n3net.neighbors import native, reference, tiled
 from n3net.neighbors.grid import Grid
-from n3net.neighbors.limits import logits, root
+from n3net.neighbors.problem import Sets, Windows
 
 
 @dataclass(frozen=True)
 class Backend:
-    """One way to compute matching on images; see ``reference.py`` for what the functions mean, ``limits.py`` for NaN.
+    """One way to solve matching problems; ``reference.py`` has what the functions mean, ``limits.py`` what NaN does.
 
-    ``fused`` is distances and aggregation without gradients and in less memory. ``sweep`` is all that
-    :func:`n3net.neighbors.match_images` does, on a part of an image without its padding, without gradients.
+    Args:
+        name: by which it can be asked for.
+        why_not: why it cannot solve a problem, or None.
+        windows: the neighbours of patches as volumes, (B, k C, H, W).
+        sets: the neighbours of queries, (B, Q, k, C); None if it knows images only.
+        sweep: all that :func:`n3net.neighbors.match_images` does, on a part of an image without its padding, without
+            gradients, if it can.
     """
 
     name: str
-    why_not: Callable[[Tensor, str], str | None]
-    distances: Callable[[Tensor, Grid], Tensor]
-    aggregate: Callable[..., Tensor]
-    fused: Callable[..., Tensor] | None = None
+    why_not: Callable[[Windows | Sets], str | None]
+    windows: Callable[[Windows], Tensor]
+    sets: Callable[[Sets], Tensor] | None = None
     sweep: Callable[..., Tensor] | None = None
-
-    def neighbors(
-        self,
-        embedding: Tensor,
-        scale: Tensor,
-        strength: Tensor,
-        values: Tensor,
-        grid: Grid,
-        k: int,
-        *,
-        euclidean: bool,
-        **rule: Any,
-    ) -> Tensor:
-        """Distances, logits ``-scale * d``, selection and aggregation: (B, C, H, W) -> (B, k C, H, W)."""
-        if self.fused is not None and not torch.is_grad_enabled():
-            return self.fused(embedding, scale, strength, values, grid, k, euclidean=euclidean, **rule)
-        d = self.distances(embedding, grid)  # (B, Qh, Qw, M)
-        return self.aggregate(logits(root(d) if euclidean else d, scale), strength, values, grid, k, **rule)
 
 
 BACKENDS = {
     backend.name: backend
     for backend in (
-        Backend("reference", reference.why_not, reference.distances, reference.aggregate),
-        Backend(
-            "dense",
-            tiled.why_not,
-            partial(tiled.distances, tile=None),
-            partial(tiled.aggregate, tile=None),
-        ),
-        Backend("tiled", tiled.why_not, tiled.distances, tiled.aggregate, tiled.neighbors),
-        Backend(
-            "native",
-            native.why_not,
-            native.distances,
-            native.aggregate,
-            native.neighbors,
-            native.neighbors,
-        ),
+        Backend("reference", reference.why_not, reference.windows, reference.sets),
+        Backend("dense", tiled.why_not, partial(tiled.windows, tile=None)),
+        Backend("tiled", tiled.why_not, tiled.windows, tiled.sets),
+        Backend("native", native.why_not, native.windows, native.sets, native.sweep),
     )
 }
 
 
-def choose(name: str, values: Tensor, grid: Grid, rule: str) -> Backend:
+def choose(name: str, problem: Windows | Sets) -> Backend:
     """The backend of that name, or for ``"auto"`` the fastest one that can run here."""
     if name == "auto":
-        if native.why_not(values, rule) is None:
+        if native.why_not(problem) is None:
             return BACKENDS["native"]
-        small = not torch.compiler.is_exporting() and max(grid.query_rows, grid.query_cols) <= tiled.MAX_DENSE
-        return BACKENDS["dense" if small else "tiled"]
-    if name not in BACKENDS:
-        raise ValueError(f"backend: expected 'auto' or one of {', '.join(map(repr, BACKENDS))}, got {name!r}")
-    reason = BACKENDS[name].why_not(values, rule)
+        return BACKENDS["dense" if isinstance(problem, Windows) and _small(problem.grid) else "tiled"]
+    known = [n for n, backend in BACKENDS.items() if isinstance(problem, Windows) or backend.sets is not None]
+    if name not in known:
+        raise ValueError(f"backend: expected 'auto' or one of {', '.join(map(repr, known))}, got {name!r}")
+    reason = BACKENDS[name].why_not(problem)
     if reason is not None:
         raise ValueError(f"backend {name!r} cannot run: {reason}")
     return BACKENDS[name]
+
+
+def _small(grid: Grid) -> bool:
+    return not torch.compiler.is_exporting() and max(grid.query_rows, grid.query_cols) <= tiled.MAX_DENSE
+
+
+def distances(embedding: Tensor, grid: Grid) -> Tensor:
+    """Squared distances of patches, 0 where a slot is no candidate, the fastest way: (B, E, H, W) -> (B, Qh, Qw, M)."""
+    if kernel.why_not(embedding) is None:
+        return native.distances(embedding, grid)
+    return tiled.distances(embedding, grid, None if _small(grid) else tiled.TILE)

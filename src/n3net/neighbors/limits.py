@@ -17,13 +17,12 @@ looking whether there is need for it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from n3net.modes import readable
+from n3net.neighbors.problem import Choice, Gain, Windows
 from n3net.selection import largest, select_from_logits
 
 
@@ -50,7 +49,14 @@ def surely_finite(*tensors: Tensor, limit: float = math.inf) -> bool:
     """
     if not readable(*tensors):
         return False
-    return all(-limit < float(end) < limit for t in tensors if t.numel() for end in torch.aminmax(t.detach()))
+    ends = (torch.aminmax(_as_it_lies(t.detach())) for t in tensors if t.numel())
+    return all(-limit < float(end) < limit for pair in ends for end in pair)
+
+
+def _as_it_lies(t: Tensor) -> Tensor:
+    """With its dimensions in the order of memory, in which PyTorch reduces several times as fast."""
+    strides = t.stride()
+    return t.permute(sorted(range(t.dim()), key=lambda dim: -strides[dim]))
 
 
 def root(d: Tensor) -> Tensor:
@@ -80,30 +86,36 @@ def _logits(d: Tensor, total: Tensor, scale: Tensor) -> Tensor:
     return -scale[..., None].clamp(-most, most) * (d - mean)
 
 
-def gained(gain: Callable[[Tensor, Tensor], Tensor], d: Tensor, candidates: Tensor, scale: Tensor) -> Tensor:
+def logits_of(problem: Windows, d: Tensor) -> Tensor:
+    """Logits of all slots from squared distances, (B, Qh, Qw, M) -> (B, Qh, Qw, M)."""
+    d = root(d) if problem.choice.distance == "euclidean" else d
+    scale = problem.choice.scale
+    if problem.gain is not None:
+        scale = gained(problem.gain, d, problem.candidates, scale)
+    return logits(d, scale)
+
+
+def gained(gain: Gain, d: Tensor, candidates: Tensor, scale: Tensor) -> Tensor:
     """The scale times a factor that is computed from all distances, of those that there are."""
     none, lost = d.isnan(), scale.isnan()
     factor = gain(d.masked_fill(none, 0), candidates & ~none)
     return (factor * scale.masked_fill(lost, 0)).masked_fill(lost, torch.nan)
 
 
-def weigh(z: Tensor, candidates: Tensor, strength: Tensor, k: int, **rule: Any) -> tuple[Tensor, Tensor]:
-    """Weights (..., k, M) from logits (..., M) and strengths (...), and which queries have no neighbours (...).
+def weigh(z: Tensor, candidates: Tensor, choice: Choice) -> tuple[Tensor, Tensor]:
+    """Weights (..., k, M) from logits (..., M), and which queries have no neighbours (...).
 
     ``candidates`` (..., M) are true where a slot may be chosen. The weights of queries without neighbours are 0: what
     they give must become NaN behind the weighted sums, or their gradients would spread it.
     """
     none = ~candidates | z.isnan()
-    numbers = [strength, *(x for x in rule.values() if isinstance(x, Tensor))]
-    dead = none.logical_or(z.isneginf()).all(-1)  # (...)
-    for x in numbers:
-        dead = dead | x.isnan()
-    rule = {name: _per_query(x, dead) if isinstance(x, Tensor) else x for name, x in rule.items()}
+    dead = none.logical_or(z.isneginf()).all(-1) | choice.strength.isnan()  # (...)
+    if choice.annealing is not None:
+        dead = dead | choice.annealing.isnan()
+    strength, annealing = (
+        None if x is None else x.masked_fill(dead, 1)[..., None] for x in (choice.strength, choice.annealing)
+    )
+    assert strength is not None
     z = z.masked_fill(none, -torch.inf).masked_fill(dead[..., None], 0)
-    w = select_from_logits(z, k, _per_query(strength, dead), **rule)
+    w = select_from_logits(z, choice.k, strength, rule=choice.rule, annealing=annealing, generator=choice.generator)
     return w.masked_fill(dead[..., None, None], 0), dead
-
-
-def _per_query(x: Tensor, dead: Tensor) -> Tensor:
-    """One value per query, (...) -> (..., 1), 1 where there is nothing to choose from."""
-    return x.masked_fill(dead, 1)[..., None]

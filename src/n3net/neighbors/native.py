@@ -11,7 +11,10 @@ from torch import Tensor
 
 from n3net import kernel
 from n3net.kernel.operators import operator
+from n3net.neighbors import all_pairs, native_sets
 from n3net.neighbors.grid import Grid
+from n3net.neighbors.limits import logits_of
+from n3net.neighbors.problem import Images, Sets, Windows
 
 
 class _Problem(ctypes.Structure):
@@ -61,11 +64,14 @@ class _Rows(ctypes.Structure):
     _fields_ = [(name, ctypes.c_int64) for name in ("rows", "slots", "k", "threads")]
 
 
-def why_not(values: Tensor, rule: str) -> str | None:
+def why_not(problem: Images | Windows | Sets) -> str | None:
     """Why this backend cannot run, or None."""
+    rule = problem.choice.rule
+    if not isinstance(problem, Sets) and problem.time.reach:
+        return "its windows do not reach into other frames"
     if rule not in ("continuous", "hard"):
         return f"it knows the rules 'continuous' and 'hard', not {rule!r}"
-    return kernel.why_not(values)
+    return kernel.why_not(problem.values)
 
 
 def _call(name: str, grid: list[int], sizes: dict[str, int], *tensors: Tensor | _Image) -> None:
@@ -302,9 +308,13 @@ def distances(embedding: Tensor, grid: Grid) -> Tensor:
     return result
 
 
-def aggregate(logits: Tensor, strength: Tensor, values: Tensor, grid: Grid, k: int, **rule: Any) -> Tensor:
-    """Select k neighbours and put them into the image: (B, Qh, Qw, M), (B, Qh, Qw), (B, C, H, W) -> (B, k C, H, W)."""
-    result: Tensor = _aggregate(logits, strength, values, _flat(grid), k, rule.get("rule") == "hard")
+def windows(problem: Windows) -> Tensor:
+    """All neighbours of all patches as volumes, (B, k C, H, W); without gradients in one sweep."""
+    if not torch.is_grad_enabled() and problem.gain is None:
+        return sweep(problem)
+    p, choice = problem, problem.choice
+    z = logits_of(p, distances(p.embedding, p.grid))  # (B, Qh, Qw, M)
+    result: Tensor = _aggregate(z, choice.strength, p.values, _flat(p.grid), choice.k, choice.rule == "hard")
     return result
 
 
@@ -324,27 +334,17 @@ class Places:
     result: tuple[int, int, int, int]
 
 
-def neighbors(
-    embedding: Tensor,
-    scale: Tensor,
-    strength: Tensor,
-    values: Tensor,
-    grid: Grid,
-    k: int,
-    *,
-    euclidean: bool,
-    differences: bool = False,
-    beside: bool = False,
-    places: Places | None = None,
-    **rule: Any,
-) -> Tensor:
-    """All that :func:`n3net.neighbors.match_images` does, in one sweep, without gradients, for a part of an image."""
-    places = Places((0, 0), (0, 0), (0, 0), (0, 0, *values.shape[2:])) if places is None else places
+def sweep(problem: Windows, places: Places | None = None, *, differences: bool = False, beside: bool = False) -> Tensor:
+    """All that :func:`n3net.neighbors.match_images` does, without gradients, for a part of an image.
+
+    The problem's tensors lie where ``places`` says, by default on the whole grid; its gain is in its scale already.
+    """
+    p, choice = problem, problem.choice
+    places = Places((0, 0), (0, 0), (0, 0), (0, 0, *p.values.shape[2:])) if places is None else places
     flat = [*places.embedding, *places.queries, *places.values, *places.result]
-    hard = rule.get("rule") == "hard"
-    result: Tensor = _neighbors(
-        embedding, scale, strength, values, _flat(grid), flat, k, euclidean, differences, beside, hard
-    )
+    tensors = p.embedding, choice.scale, choice.strength, p.values
+    euclidean, hard = choice.distance == "euclidean", choice.rule == "hard"
+    result: Tensor = _neighbors(*tensors, _flat(p.grid), flat, choice.k, euclidean, differences, beside, hard)
     return result
 
 
@@ -352,3 +352,10 @@ def select(z: Tensor, strength: Tensor, k: int) -> Tensor:
     """:func:`n3net.selection.select_from_logits` with the rule "continuous": (..., M), (...) -> (..., k, M)."""
     result: Tensor = _selection(z, strength, k)
     return result
+
+
+def sets(problem: Sets) -> Tensor:
+    """All neighbours of all queries, (B, Q, k, C)."""
+    if problem.candidates is not None:
+        return native_sets.neighbors(problem)
+    return all_pairs.neighbors(problem, select)

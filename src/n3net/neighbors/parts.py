@@ -6,18 +6,17 @@ image has there: no part has a border of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from n3net.neighbors.backends import choose
-from n3net.neighbors.grid import Grid, Pads
-from n3net.neighbors.images import Distance, Matching, match_images
+from n3net.neighbors.grid import Grid, Matching, Pads
+from n3net.neighbors.images import match_images
 from n3net.neighbors.limits import surely_finite
 from n3net.neighbors.native import Places
+from n3net.neighbors.problem import Choice, Distance, Gain, Images, Windows
 from n3net.selection import Rule
 
 
@@ -111,70 +110,79 @@ class Layout:
         return *self.cols.pads(cols), *self.rows.pads(rows)
 
 
-def match_part(
-    embedding: Part,
-    values: Part,
-    scales: Part,
-    k: int,
-    layout: Layout,
-    rows: slice,
-    cols: slice,
-    *,
-    distance: Distance = "squared",
-    rule: Rule = "continuous",
-    gain: Callable[[Tensor, Tensor], Tensor] | None = None,
-    differences: bool = False,
-    beside: bool = False,
-    backend: str = "auto",
-) -> Tensor:
-    """Some rows and columns of what :func:`n3net.neighbors.match_images` gives, without gradients.
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """Parts of the maps of an :class:`n3net.neighbors.problem.Images` that is not there as a whole.
 
     Args:
-        embedding, values: as far as the patches reach that are :meth:`Side.seen` by those that touch rows and columns.
+        embedding, values: as far as the patches reach that are :meth:`Side.seen` by those that touch what is asked for.
         scales: of these patches, one value each: scale and strength, and for the Concrete rule annealing,
             (B, 2 or 3, qh, qw).
-        k, distance, rule, differences, beside, backend: see :func:`n3net.neighbors.match_images`.
-        gain: likewise, but one that is computed for each patch from its own distances.
         layout: of the whole image.
-        rows, cols: of the image.
+        k, distance, rule: see :class:`n3net.neighbors.problem.Choice`.
+        gain: see :class:`n3net.neighbors.problem.Images`; one that is computed for each patch from its own distances.
+        differences, beside: likewise.
+    """
+
+    embedding: Part
+    values: Part
+    scales: Part
+    layout: Layout
+    k: int
+    distance: Distance = "squared"
+    rule: Rule = "continuous"
+    gain: Gain | None = None
+    differences: bool = False
+    beside: bool = False
+
+    def choice(self, scales: Tensor) -> Choice:
+        """Of some patches, from (B, 2 or 3, qh, qw)."""
+        scale, strength, *annealing = scales.unbind(1)
+        return Choice(
+            k=self.k,
+            scale=scale,
+            strength=strength,
+            distance=self.distance,
+            rule=self.rule,
+            annealing=annealing[0] if annealing else None,
+        )
+
+
+@torch.no_grad()
+def match_part(p: Parts, rows: slice, cols: slice, backend: str = "auto") -> Tensor:
+    """Some rows and columns of what :func:`n3net.neighbors.match_images` gives, without gradients.
 
     Returns:
         (B, k C, h, w), or (B, (k + 1) C, h, w) beside the values.
     """
+    layout, m = p.layout, p.layout.rows.matching
     sides = (layout.rows, rows), (layout.cols, cols)
     patches = [side.seen(side.touching(part)) for side, part in sides]
     pixels = [side.pixels(part) for (side, _), part in zip(sides, patches, strict=True)]
-    e, v, s = embedding.crop(*pixels), values.crop(*pixels), scales.crop(*patches)
-    with torch.no_grad():
-        engine, m = choose(backend, v, layout.grid, rule), layout.rows.matching
-        options: dict[str, Any] = {"differences": differences, "beside": beside, "rule": rule}
-        simple = m.patch_size % m.stride == 0 and gain is None and surely_finite(v)
-        if engine.sweep is not None and simple and e.dtype == v.dtype == s.dtype:
-            top, left = layout.rows.before, layout.cols.before
-            options["places"] = Places(
-                (embedding.top + top, embedding.left + left),
-                (scales.top, scales.left),
-                (values.top + top, values.left + left),
-                (rows.start + top, cols.start + left, rows.stop - rows.start, cols.stop - cols.start),
-            )
-            scale, strength = scales.tensor[:, :2].unbind(1)
-            whole = embedding.tensor, scale, strength, values.tensor
-            return engine.sweep(*whole, layout.grid, k, euclidean=distance == "euclidean", **options)
-        # The patches that are seen, alone, are an image in which the windows of those that touch the part are the same.
-        scale, strength, *annealing = s.unbind(1)
-        out = match_images(
-            e,
-            v,
-            scale,
-            strength,
-            k,
-            m,
-            distance=distance,
-            gain=gain,
-            annealing=annealing[0] if annealing else None,
-            pads=layout.pads(patches[0], patches[1]),
-            backend=backend,
-            **options,
+    e, v, s = p.embedding.crop(*pixels), p.values.crop(*pixels), p.scales.crop(*patches)
+    choice = p.choice(p.scales.tensor)
+    whole = Windows(embedding=p.embedding.tensor, values=p.values.tensor, choice=choice, grid=layout.grid)
+    engine = choose(backend, whole)
+    simple = m.patch_size % m.stride == 0 and p.gain is None and surely_finite(v)
+    if engine.sweep is not None and simple and e.dtype == v.dtype == s.dtype:
+        top, left = layout.rows.before, layout.cols.before
+        places = Places(
+            (p.embedding.top + top, p.embedding.left + left),
+            (p.scales.top, p.scales.left),
+            (p.values.top + top, p.values.left + left),
+            (rows.start + top, cols.start + left, rows.stop - rows.start, cols.stop - cols.start),
         )
+        return engine.sweep(whole, places, differences=p.differences, beside=p.beside)
+    # The patches that are seen, alone, are an image in which the windows of those that touch the part are the same.
+    part = Images(
+        embedding=e,
+        values=v,
+        choice=p.choice(s),
+        matching=m,
+        gain=p.gain,
+        differences=p.differences,
+        beside=p.beside,
+        pads=layout.pads(patches[0], patches[1]),
+    )
     y, x = (slice(a.start - b.start, a.stop - b.start) for a, b in zip((rows, cols), pixels, strict=True))
-    return out[..., y, x]
+    return match_images(part, backend)[..., y, x]

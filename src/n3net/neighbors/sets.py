@@ -1,195 +1,145 @@
-"""Neighbours among all items of a set, in chunks of queries so that memory does not grow with N²."""
+"""Neighbours of queries among the items of a database, or of a set among itself."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
-from functools import partial
-from typing import Any
+from dataclasses import replace
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
-from n3net.modes import readable, transforms_active, undisturbed
-from n3net.neighbors import native
-from n3net.neighbors.images import Distance
-from n3net.neighbors.limits import compared, logits, root, surely_finite
-from n3net.selection import Rule, largest, select_from_logits
-
-CHUNK = 24_000_000  # numbers in the weights of one chunk of queries
+from n3net.modes import readable, undisturbed
+from n3net.neighbors.backends import choose
+from n3net.neighbors.candidates import usable
+from n3net.neighbors.limits import compared, surely_finite
+from n3net.neighbors.problem import Sets
 
 
 @undisturbed
-def match_sets(
-    embedding: Tensor,
-    values: Tensor,
-    scale: Tensor,
-    strength: Tensor,
-    k: int,
-    *,
-    mask: Tensor | None = None,
-    include_self: bool = False,
-    distance: Distance = "squared",
-    rule: Rule = "continuous",
-    annealing: Tensor | None = None,
-    generator: torch.Generator | None = None,
-    literal: bool = False,
-    backend: str = "auto",
-) -> Tensor:
-    """k neighbours of each item of a set among all others.
+def match_sets(problem: Sets, backend: str = "auto") -> Tensor:
+    """k neighbours of each query, (B, Q, k, C).
 
-    What becomes of numbers that are none, or too large: see :mod:`n3net.neighbors.limits`.
+    What becomes of numbers that are none, or too large: see :mod:`n3net.neighbors.limits`. A query that was given no
+    candidates, because its own are all negative or masked, gets 0.
 
     Args:
-        embedding: what is compared, (B, N, E).
-        values: what is aggregated, (B, N, C).
-        scale, strength: of the logits and of their update, (B, N).
-        k: neighbours.
-        mask: true where there is an item, (B, N); others are never chosen, and their own neighbours are 0.
-        include_self: whether an item is a candidate of its own.
-        distance, rule, annealing, generator: as in :func:`n3net.neighbors.match_images`.
-        literal: differences of all pairs instead of matrix products: the judge, slow and large.
-        backend: ``"auto"``, the compiled kernel where it can run, or ``"tiled"``, PyTorch alone, which has second
-            derivatives.
-
-    Returns:
-        (B, N, k, C).
+        problem: queries, items, and who may choose whom.
+        backend: ``"auto"``, or a name, see :mod:`n3net.neighbors`.
     """
-    if backend not in ("auto", "tiled"):
-        raise ValueError(f"backend: expected 'auto' or 'tiled', got {backend!r}")
-    b, n, _ = embedding.shape
-    dtype = values.dtype
-    work = torch.promote_types(torch.promote_types(dtype, embedding.dtype), torch.float32)
-    embedding, values, scale, strength = (t.to(work) for t in (embedding, values, scale, strength))
     if not torch.compiler.is_compiling():
-        _check(b, n, k, mask, include_self)
-    given, lost = mask, None
-    if not surely_finite(embedding, values, scale, strength):
-        mask, lost = _usable(embedding, values, scale, strength, mask, include_self)  # (B, N) each
-        scale, strength = (t.masked_fill(lost, 1) for t in (scale, strength))
-        annealing = None if annealing is None else annealing.masked_fill(lost, 1)
-    if mask is not None:
-        # What a masked item holds must not matter, not even if it is NaN.
-        embedding = embedding.masked_fill(~mask[..., None], 0)
-        values = values.masked_fill(~mask[..., None], 0)
-    embedding = compared(embedding, embedding.shape[2])
-
-    compiled = backend == "auto" and rule == "continuous" and not literal and native.why_not(values, rule) is None
-
-    def rows(first: int, last: int, e: Tensor, v: Tensor, s: Tensor, c: Tensor) -> Tensor:
-        if compiled and distance == "squared":
-            z = _squared_logits(e, s, first, last, include_self, mask)
-            z = z if lost is None else z.masked_fill(lost[:, first:last, None], 0)
-            w = native.select(z, c[:, first:last], k)
-            return (w.flatten(1, 2) @ v).unflatten(1, (last - first, k))  # (B, q, k, C)
-        q = e[:, first:last]  # (B, q, E)
-        if literal:
-            d = (q[:, :, None] - e[:, None]).square().sum(-1)  # (B, q, N)
-        else:
-            center = e.mean(1, keepdim=True).detach()
-            x, y = q - center, e - center
-            d = x.square().sum(-1)[..., None] + y.square().sum(-1)[:, None] - 2 * x @ y.transpose(1, 2)
-            d = d.clamp(min=0)
-        d = root(d) if distance == "euclidean" else d
-        z = logits(d, s[:, first:last])
-        index = torch.arange(n, device=z.device)
-        if not include_self:
-            z = z.masked_fill(index[first:last, None] == index, -torch.inf)
-        if mask is not None:
-            z = z.masked_fill(~mask[:, None], -torch.inf)
-        z = z if lost is None else z.masked_fill(lost[:, first:last, None], 0)
-        lam = None if annealing is None else annealing[:, first:last, None].to(work)
-        if compiled:
-            w = native.select(z, c[:, first:last], k)
-        else:
-            w = select_from_logits(z, k, c[:, first:last, None], rule=rule, annealing=lam, generator=generator)
-        return (w.flatten(1, 2) @ v).unflatten(1, (last - first, k))  # (B, q, k, C)
-
-    inputs = (embedding, values, scale, strength)
-    learning = torch.is_grad_enabled() and any(t.requires_grad for t in inputs)
-    numbers = CHUNK if learning else CHUNK // 3  # one chunk needs no second computation, smaller ones stay in cache
-    if torch.compiler.is_exporting() or b * n * (k + 4) * n <= numbers:
-        out = rows(0, n, *inputs)
-    else:
-        size = max(1, numbers // (b * n * (k + 4)))
-        spans = [(first, min(first + size, n)) for first in range(0, n, size)]
-        if transforms_active():  # these know neither checkpoints nor writing into parts of a tensor
-            out = torch.cat([rows(*span, *inputs) for span in spans], 1)
-        elif learning:
-            again: dict[str, Any] = {} if generator is None else {"context_fn": partial(_same_numbers, generator)}
-            out = torch.cat([checkpoint(rows, *span, *inputs, use_reentrant=False, **again) for span in spans], 1)
-        else:
-            # Results that are kept between the large tensors of two chunks would keep the allocator from reusing these.
-            out = values.new_empty(b, n, k, values.shape[2])
-            for first, last in spans:
-                out[:, first:last] = rows(first, last, *inputs)
+        _check(problem)
+    dtype = problem.values.dtype
+    p, lost = _without_nan(_in_one_type(problem))
+    out = choose(backend, p).sets(p)  # type: ignore[misc]  # (B, Q, k, C)
     if lost is not None:
         out = out.masked_fill(lost[..., None, None], torch.nan)
-    if given is not None:
-        out = out.masked_fill(~given[..., None, None], 0)
+    none = _nothing_given(problem)
+    if none is not None:
+        out = out.masked_fill(none[..., None, None], 0)
     return out.to(dtype)
 
 
-def _same_numbers(generator: torch.Generator) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-    """For a checkpoint: its second computation draws from the generator what the first is about to draw."""
-    return nullcontext(), _State(generator)
+def _in_one_type(p: Sets) -> Sets:
+    work = torch.float32
+    for t in (p.queries, p.items, p.values):
+        work = torch.promote_types(work, t.dtype)
+    items = p.items.to(work)
+    queries = items if p.queries is p.items else p.queries.to(work)
+    choice = p.choice.now().each(lambda x: x.to(work))
+    return replace(p, queries=queries, items=items, values=p.values.to(work), choice=choice)
 
 
-class _State(AbstractContextManager[None]):
-    """A generator as it is now, whenever this is entered; behind it the generator is as it was before."""
-
-    def __init__(self, generator: torch.Generator) -> None:
-        self.generator, self.state = generator, generator.get_state()
-
-    def __enter__(self) -> None:
-        self.before = self.generator.get_state()
-        self.generator.set_state(self.state)
-
-    def __exit__(self, *_: object) -> None:
-        self.generator.set_state(self.before)
+def _nothing_given(p: Sets) -> Tensor | None:
+    """Queries that are none, or were given nothing to choose from, (B, Q); None if there are surely none of these."""
+    none = None if p.query_mask is None else ~p.query_mask
+    if p.candidates is not None:
+        left = ~usable(p).any(-1)
+        none = left if none is None else none | left
+    return none
 
 
-def _squared_logits(e: Tensor, s: Tensor, first: int, last: int, include_self: bool, mask: Tensor | None) -> Tensor:
-    """``-s |q - e|²`` up to a shift of each row, in one product, (B, N, E), (B, N) -> (B, q, N).
+def _without_nan(p: Sets) -> tuple[Sets, Tensor | None]:
+    """The problem without what is not finite or not there, and which queries have no neighbours because of NaN, (B, Q).
 
-    Autograd need not know of the -inf that are written into it: a selection has no gradient there.
+    What a masked item holds does not matter, not even if it is NaN.
     """
-    y = e - e.mean(1, keepdim=True).detach()
-    square = y.square().sum(2, keepdim=True)  # (B, N, 1)
-    bound = largest(e.dtype)
-    limit = (bound / (4 * square.detach().amax(1, keepdim=True))).clamp(max=bound)  # of s, that nothing overflows
-    s = s[:, first:last, None].clamp(-limit, limit)
-    left = torch.cat([2 * s * y[:, first:last], -s], 2)  # (B, q, E + 1)
-    z = left @ torch.cat([y, square], 2).transpose(1, 2)  # (B, q, N)
-    if not include_self:
-        z.detach().diagonal(first, 1, 2).fill_(-torch.inf)
-    if mask is not None:
-        z.detach().masked_fill_(~mask[:, None], -torch.inf)
-    return z
+    choice, lost = p.choice, None
+    tensors = (p.items, p.values, choice.scale, choice.strength)
+    if not surely_finite(*tensors, *(() if p.queries is p.items else (p.queries,))):
+        there = p.items.isfinite().all(2) & p.values.isfinite().all(2)  # (B, N)
+        lost = choice.scale.isnan() | choice.strength.isnan()
+        lost = lost | ~(there if p.queries is p.items else p.queries.isfinite().all(2))
+        p = replace(p, mask=there if p.mask is None else there & p.mask)
+        lost = lost | (_left(p) == 0)
+    idle = _nothing_given(p) if lost is None else lost if p.candidates is None else lost | ~usable(p).any(-1)
+    if idle is not None:
+        one = idle
+        p = replace(p, idle=idle, choice=choice.each(lambda x: x.masked_fill(one, 1)))
+    together = p.queries is p.items
+    items, values, queries = p.items, p.values, p.queries
+    if p.mask is not None:
+        items = items.masked_fill(~p.mask[..., None], 0)
+        values = values.masked_fill(~p.mask[..., None], 0)
+    if not together and idle is not None:
+        queries = queries.masked_fill(idle[..., None], 0)
+    numbers = items.shape[2]
+    items = compared(items, numbers)
+    queries = items if together else compared(queries, numbers)
+    return replace(p, queries=queries, items=items, values=values), lost
 
 
-def _usable(
-    embedding: Tensor, values: Tensor, scale: Tensor, strength: Tensor, mask: Tensor | None, include_self: bool
-) -> tuple[Tensor, Tensor]:
-    """Which items may be chosen, and which have no neighbours of their own because of NaN, (B, N) each."""
-    there = embedding.isfinite().all(2) & values.isfinite().all(2)
-    items = there if mask is None else there & mask
-    left = items.sum(1, keepdim=True) - (0 if include_self else items.long())  # candidates of each, (B, N)
-    return items, ~there | scale.isnan() | strength.isnan() | (left == 0)
+def _left(p: Sets) -> Tensor:
+    """How many candidates each query has, (B, Q)."""
+    if p.candidates is not None:
+        return usable(p).sum(-1)
+    b, n = p.items.shape[:2]
+    there = p.items.new_ones(b, n, dtype=torch.bool) if p.mask is None else p.mask
+    left = there.sum(1, keepdim=True)  # (B, 1)
+    return left.expand(b, p.queries.shape[1]) if p.itself else left - there.long()
 
 
-def _check(b: int, n: int, k: int, mask: Tensor | None, include_self: bool) -> None:
-    if not isinstance(k, int) or k < 1:
+def _check(p: Sets) -> None:
+    if p.items.dim() != 3:
+        raise ValueError(f"items: expected shape (B, N, E), got {tuple(p.items.shape)}")
+    b, n, e = p.items.shape
+    if p.queries.dim() != 3 or (p.queries.shape[0], p.queries.shape[2]) != (b, e):
+        raise ValueError(f"queries: expected shape ({b}, Q, {e}) like the items, got {tuple(p.queries.shape)}")
+    q = p.queries.shape[1]
+    if p.values.dim() != 3 or tuple(p.values.shape[:2]) != (b, n):
+        raise ValueError(f"values: expected shape ({b}, {n}, C) like the items, got {tuple(p.values.shape)}")
+    for name, tensor in (("scale", p.choice.scale), ("strength", p.choice.strength), ("annealing", p.choice.annealing)):
+        if tensor is not None and tuple(tensor.shape) != (b, q):
+            raise ValueError(f"{name}: expected one value per query, shape {(b, q)}, got {tuple(tensor.shape)}")
+    k = p.choice.k
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise ValueError(f"k: expected an integer of at least 1, got {k!r}")
-    if mask is not None and (mask.dtype != torch.bool or tuple(mask.shape) != (b, n)):
-        raise ValueError(
-            f"mask: expected a boolean tensor of shape {(b, n)}, true where there is an item, "
-            f"got {mask.dtype} of shape {tuple(mask.shape)}"
-        )
-    items = int(mask.sum(1).min()) if mask is not None and b and readable(mask) else n
-    left = items if include_self else items - 1
+    for name, what, mask, size in (("mask", "an item", p.mask, n), ("query_mask", "a query", p.query_mask, q)):
+        if mask is not None and (mask.dtype != torch.bool or tuple(mask.shape) != (b, size)):
+            raise ValueError(
+                f"{name}: expected a boolean tensor of shape {(b, size)}, true where there is {what}, "
+                f"got {mask.dtype} of shape {tuple(mask.shape)}"
+            )
+    if not p.itself and q != n:
+        raise ValueError(f"itself: {q} queries and {n} items are no set that is matched with itself")
+    if p.candidates is not None:
+        _check_candidates(p.candidates, b, q, n, k)
+        return
+    items = int(p.mask.sum(1).min()) if p.mask is not None and b and readable(p.mask) else n
+    left = items if p.itself else items - 1
     if k > left:
         raise ValueError(
-            f"k: {k} neighbours were asked for, but an item of the smallest set ({items} items) has only "
+            f"k: {k} neighbours were asked for, but a query of the smallest set ({items} items) has only "
             f"{left} candidates"
         )
+
+
+def _check_candidates(candidates: Tensor, b: int, q: int, n: int, k: int) -> None:
+    shape = tuple(candidates.shape)
+    if candidates.dtype not in (torch.int32, torch.int64) or candidates.dim() != 3 or shape[:2] != (b, q):
+        raise ValueError(
+            f"candidates: expected numbers of items, int64 of shape ({b}, {q}, M), negative where there is none, got "
+            f"{candidates.dtype} of shape {shape}"
+        )
+    if k > shape[2]:
+        raise ValueError(f"k: {k} neighbours were asked for, but a query has only {shape[2]} candidates")
+    if candidates.numel() and readable(candidates) and int(candidates.max()) >= n:
+        raise ValueError(f"candidates: expected numbers below {n}, the number of items, got {int(candidates.max())}")

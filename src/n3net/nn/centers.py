@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from n3net.kernel.convolution import Squares, at_squares
-from n3net.neighbors.images import Matching, Pads
+from n3net.neighbors.grid import Matching, Pads
 from n3net.nn.convolutions import FusedSequential
 
 

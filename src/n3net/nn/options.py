@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args, get_origin, get_type_hints
 
 from n3net.neighbors.grid import Border
-from n3net.neighbors.images import Distance
+from n3net.neighbors.problem import Distance
 from n3net.selection import Update
 
 
@@ -63,7 +63,7 @@ PRESETS = {
 }
 
 
-def resolve(options: str | N3Options) -> N3Options:
+def as_options(options: str | N3Options) -> N3Options:
     """A preset by name, or the options themselves."""
     if isinstance(options, N3Options):
         return options

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Sigma = float | Sequence[float] | Array
 
 GRAY, COLOR = "gray", "color"  # names of the weights that are used by default
+WAYS = 8  # orientations of an image: turned by 0, 90, 180, 270 degrees, and these mirrored
 
 
 def denoise(
@@ -31,6 +32,8 @@ def denoise(
     sigma: Sigma | None = None,
     model: str | Path | nn.Module | None = None,
     *,
+    strength: float = 1.0,
+    best: bool = False,
     peak: float | None = None,
     tile: int | None = None,
     device: str | torch.device = "cpu",
@@ -43,10 +46,13 @@ def denoise(
         sigma: standard deviation of the noise in gray levels of 0..255 whatever the image's type: a number, one for
             each channel, or a map (H, W). By default it is estimated, see :func:`n3net.noise.white.estimate_sigma`.
             Models that know one level only ignore it.
-        model: a :class:`n3net.models.Denoiser`, or what :func:`n3net.load` takes: a name or a file. By default
-            ``"gray"`` or ``"color"``, as the image is. A gray model denoises the channels of a colour image one by one,
-            each with its own noise level. A colour model is given a gray image three times, and its outputs are
-            averaged.
+        model: a :class:`n3net.models.Denoiser`, or what :func:`n3net.load` takes: a name or a file; ``"bm3d"`` and the
+            other methods that learn nothing. By default ``"gray"`` or ``"color"``, as the image is. A gray model
+            denoises the channels of a colour image one by one, each with its own noise level. A colour model is given a
+            gray image three times, and its outputs are averaged.
+        strength: how much of the correction is made, 0 to 1; some of the noise can look more natural than none.
+        best: denoise the image in its eight orientations and take the mean: better by a little, for eight times the
+            time.
         peak: the value of white, by default 255, 65535 or 1. Noise may take floats beyond black and white, to two times
             white's value on either side.
         tile: longest side of the tiles in pixels, see :func:`n3net.restoration.running.run`; changes memory and
@@ -59,17 +65,21 @@ def denoise(
     """
     image = as_image(image)
     peak = white_of(image, peak)
+    check_strength(strength)
     gray = image.ndim == 2 or is_gray(image)
-    net: Denoiser = prepare(resolve(model, gray), device)  # type: ignore[assignment]
+    net: Denoiser = prepare(denoiser_for(model, gray), device)  # type: ignore[assignment]
     if sigma is None and net.noise_map:
         sigma = noise_levels(image, peak)
     out = np.empty_like(image)
     source, target = (a[..., None] if a.ndim == 2 else a[..., :1] if gray else a for a in (image, out))  # (H, W, C)
-    steps = _steps(net, source, target, peak, sigma)
+    steps = _steps(net, source, target, peak, sigma, strength)
+    total = np.zeros(source.shape, np.float32) if best else None
+    if total is not None:
+        steps = [turned for step in _steps(net, source, total, peak, sigma, strength) for turned in step.all_ways()]
     for i, step in enumerate(steps):
         run(
             net.net,
-            image.shape[:2],
+            step.source.shape[:2],
             step.read,
             step.write,
             told=step.told,
@@ -78,9 +88,16 @@ def denoise(
             device=device,
             progress=share(progress, i, len(steps)),
         )
+    if total is not None:
+        place(target, (slice(None), slice(None)), total, peak)
     if gray and image.ndim == 3:
         out[..., 1:] = out[..., :1]
     return out
+
+
+def check_strength(strength: float) -> None:
+    if not 0 <= strength <= 1:
+        raise ValueError(f"strength: expected 0 (nothing is done) to 1, got {strength}")
 
 
 def is_gray(image: Array) -> bool:
@@ -89,22 +106,44 @@ def is_gray(image: Array) -> bool:
     return all(np.array_equal(first[:64], c[:64]) and np.array_equal(first, c) for c in (image[..., 1], image[..., 2]))
 
 
-def resolve(model: str | Path | nn.Module | None, gray: bool) -> Denoiser:
-    """The model itself, by name or file, or the default one."""
+def denoiser_for(model: str | Path | nn.Module | None, gray: bool) -> Denoiser:
+    """The model itself, by name or file, a method that learns nothing, or the default one."""
+    from n3net.methods.registry import find
     from n3net.models import Denoiser
 
-    return load_for("denoising", (GRAY if gray else COLOR) if model is None else model, Denoiser)
+    found: Denoiser | None = find(model, "denoising", 1 if gray else 3)
+    if found is not None:
+        return found
+    return load_for((GRAY if gray else COLOR) if model is None else model, Denoiser)
 
 
 @dataclass(frozen=True)
 class _Step:
-    """A part of the channels that goes through the network at once."""
+    """A part of the channels that goes through the network at once.
+
+    With a ``weight``, the target is a sum of float32, to which the result is added with that weight.
+    """
 
     net: Any
     source: Array  # (H, W, C)
     target: Array  # (H, W, C)
     peak: float
     sigma: float | Array | None  # one level, or a map (H, W)
+    strength: float = 1.0
+    weight: float | None = None
+
+    def all_ways(self) -> list[_Step]:
+        """The same in all eight orientations; these are views, so that each writes where it belongs."""
+        return [
+            replace(
+                self,
+                source=_turned(self.source, way),
+                target=_turned(self.target, way),
+                sigma=_turned(self.sigma, way) if isinstance(self.sigma, np.ndarray) else self.sigma,
+                weight=1 / WAYS,
+            )
+            for way in range(WAYS)
+        ]
 
     def read(self, part: Part) -> list[Array]:
         pixels = self.source[part].astype(np.float32) / np.float32(self.peak)
@@ -116,8 +155,21 @@ class _Step:
         return told
 
     def write(self, part: Part, values: Array) -> None:
-        mean = values.shape[2] > self.target.shape[2]
-        place(self.target, part, values.mean(2, keepdims=True) if mean else values, self.peak)
+        if values.shape[2] > self.target.shape[2]:
+            values = values.mean(2, keepdims=True)
+        if self.strength < 1:
+            noisy = self.source[part].astype(np.float32) / np.float32(self.peak)
+            values = noisy + np.float32(self.strength) * (values - noisy)
+        if self.weight is None:
+            place(self.target, part, values, self.peak)
+        else:
+            self.target[part] += np.float32(self.weight) * values
+
+
+def _turned(image: Array, way: int) -> Array:
+    """One of eight orientations of (H, W) or (H, W, C), a view."""
+    view = np.rot90(image, way % 4)
+    return view[:, ::-1] if way >= 4 else view
 
 
 def noise_levels(image: Array, peak: float | None = None) -> tuple[float, ...]:
@@ -125,7 +177,9 @@ def noise_levels(image: Array, peak: float | None = None) -> tuple[float, ...]:
     return estimate_sigma(image[..., 0] if image.ndim == 3 and is_gray(image) else image, peak)
 
 
-def _steps(net: Denoiser, source: Array, target: Array, peak: float, sigma: Sigma | None) -> list[_Step]:
+def _steps(
+    net: Denoiser, source: Array, target: Array, peak: float, sigma: Sigma | None, strength: float
+) -> list[_Step]:
     """All channels at once, or one by one where the network is for gray images."""
     channels = source.shape[2]
     if sigma is None:
@@ -142,5 +196,6 @@ def _steps(net: Denoiser, source: Array, target: Array, peak: float, sigma: Sigm
         else:
             levels = [given if given.ndim == 2 else float(np.sqrt(np.square(given).mean()))] * channels
     if net.channels == 1:
-        return [_Step(net, source[..., c : c + 1], target[..., c : c + 1], peak, v) for c, v in enumerate(levels)]
-    return [_Step(net, source, target, peak, levels[0])]
+        planes = [(source[..., c : c + 1], target[..., c : c + 1]) for c in range(channels)]
+        return [_Step(net, *plane, peak, level, strength) for plane, level in zip(planes, levels, strict=True)]
+    return [_Step(net, source, target, peak, levels[0], strength)]

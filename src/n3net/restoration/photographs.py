@@ -21,9 +21,10 @@ from torch import nn
 from n3net.errors import UserError
 from n3net.io.arrays import as_image, white_of
 from n3net.io.picture import peak_of, to_type
+from n3net.models.interface import Model, Network
 from n3net.models.preparing import prepare
 from n3net.noise.curve import noise_map
-from n3net.restoration.denoising import COLOR, GRAY, denoise, is_gray, resolve
+from n3net.restoration.denoising import COLOR, GRAY, check_strength, denoise, denoiser_for, is_gray
 from n3net.restoration.running import Array, Progress
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ def denoise_photograph(
     image: Array,
     model: str | Path | nn.Module | None = None,
     *,
+    strength: float = 1.0,
+    best: bool = False,
     peak: float | None = None,
     tile: int | None = None,
     device: str | torch.device = "cpu",
@@ -62,24 +65,28 @@ def denoise_photograph(
 
     Args:
         image: (H, W) or (H, W, 3), uint8, uint16 or floats.
-        model: with a noise map; by default ``"photo"`` if there are such weights, else as :func:`n3net.denoise` does.
-        peak, tile, device, progress: see there.
+        model: with a noise map, or one that estimates the noise itself, as CBDNet does; by default ``"photo"`` if there
+            are such weights, else as :func:`n3net.denoise` does.
+        strength, best, peak, tile, device, progress: see there.
     """
     image = as_image(image)
     peak = white_of(image, peak)
-    net = resolve_photo(model, image.ndim == 2 or is_gray(image))
+    net = photo_denoiser_for(model, image.ndim == 2 or is_gray(image))
     noise, confidence = noise_map(image, peak)
-    if is_for_photographs(net):
-        pixels = denoise(image, noise, net, peak=peak, tile=tile, device=device, progress=progress)
+    if is_for_photographs(net) or not net.noise_map:
+        more: dict[str, Any] = {"strength": strength, "best": best, "tile": tile, "device": device}
+        pixels = denoise(image, noise, net, peak=peak, progress=progress, **more)
         return Photograph(pixels, noise, confidence)
-    run = partial(denoise, model=prepare(net, device), tile=tile, device=device)
-    out = _in_parts(image.astype(np.float32) / np.float32(peak), noise, run, progress)
+    check_strength(strength)
+    run = partial(denoise, model=prepare(net, device), best=best, tile=tile, device=device)
+    values = image.astype(np.float32) / np.float32(peak)
+    out = values + np.float32(strength) * (_in_parts(values, noise, run, progress) - values)
     return Photograph(_as(out, image.dtype, peak), noise, confidence)
 
 
-def resolve_photo(model: str | Path | nn.Module | None, gray: bool) -> Denoiser:
+def photo_denoiser_for(model: str | Path | nn.Module | None, gray: bool) -> Denoiser:
     """The model itself, by name or file, or the default one for photographs."""
-    return resolve(default_weights(gray) if model is None else model, gray)
+    return denoiser_for(default_weights(gray) if model is None else model, gray)
 
 
 def default_weights(gray: bool) -> str:
@@ -89,16 +96,16 @@ def default_weights(gray: bool) -> str:
     return PHOTO if PHOTO in available() else GRAY if gray else COLOR
 
 
-def check_model(model: nn.Module) -> None:
-    """Refuse a network that cannot be told the noise."""
-    if not getattr(model, "noise_map", False):
+def check_model(model: Denoiser) -> None:
+    """Refuse a network that neither can be told the noise nor finds it out itself."""
+    net = model.net
+    if not model.noise_map and not (isinstance(net, Network) and net.estimates_noise):
         raise UserError("--real needs a model with a noise map, this one knows one noise level only")
 
 
-def is_for_photographs(model: nn.Module) -> bool:
+def is_for_photographs(model: Model) -> bool:
     """Whether a network was trained on the noise of photographs."""
-    record: Any = getattr(model, "record", {})
-    return bool(record.get("training", {}).get("task") == PHOTO)
+    return bool(model.record.get("training", {}).get("task") == PHOTO)
 
 
 def _in_parts(values: Array, noise: Array, run: Callable[..., Array], progress: Progress | None) -> Array:

@@ -15,6 +15,7 @@ from n3net.io.arrays import as_image, white_of
 from n3net.models.preparing import prepare
 from n3net.noise.sensor import NoiseLevel
 from n3net.raw.photo import RawPhoto
+from n3net.restoration.denoising import check_strength
 from n3net.restoration.running import Array, Progress, run, share
 from n3net.restoration.tiles import Part
 from n3net.weights.store import load_for
@@ -27,6 +28,7 @@ def denoise_plane(
     level: NoiseLevel,
     model: str | Path | nn.Module = RAW,
     *,
+    strength: float = 1.0,
     tile: int | None = None,
     device: str | torch.device = "cpu",
     progress: Progress | None = None,
@@ -37,17 +39,18 @@ def denoise_plane(
         plane: (H, W), linear, black 0 and white 1.
         level: of its noise.
         model: a :class:`n3net.models.raw.RawDenoiser`, or what :func:`n3net.load` takes.
-        tile, device, progress: see :func:`n3net.denoise`.
+        strength, tile, device, progress: see :func:`n3net.denoise`.
     """
+    check_strength(strength)
     plane = as_image(plane, "plane")
     if plane.ndim != 2 or plane.dtype.kind != "f":
         raise ValueError(f"plane: expected floats of shape (H, W), got {plane.dtype} of shape {plane.shape}")
     white_of(plane, name="plane")
-    net = prepare(resolve(model), device)
+    net = prepare(raw_denoiser_for(model), device)
     out = np.empty(plane.shape, np.float32)
 
     def write(part: Part, values: Array) -> None:
-        out[part] = values[..., 0]
+        out[part] = _mixed(plane[part], values[..., 0], strength)
 
     _run(net, plane.shape, level, lambda part: plane[part], write, tile, device, progress)
     return out
@@ -59,6 +62,7 @@ def denoise_photo(
     model: str | Path | nn.Module = RAW,
     *,
     part: Part | None = None,
+    strength: float = 1.0,
     tile: int | None = None,
     device: str | torch.device = "cpu",
     progress: Progress | None = None,
@@ -69,9 +73,10 @@ def denoise_photo(
         photo: to be changed.
         levels: noise of each of its planes.
         part: rows and columns of its planes, to change only these, as if there were no others.
-        model, tile, device, progress: see :func:`denoise_plane`.
+        model, strength, tile, device, progress: see :func:`denoise_plane`.
     """
-    net = prepare(resolve(model), device)
+    check_strength(strength)
+    net = prepare(raw_denoiser_for(model), device)
     for i, (plane, level) in enumerate(zip(photo.planes, levels, strict=True)):
         pixels = photo.mosaic[plane.place]  # (H / 2, W / 2), a view
         pixels = pixels if part is None else pixels[part]
@@ -85,18 +90,23 @@ def denoise_photo(
             part: Part, values: Array, pixels: Array = pixels, out: Array = out, black: Any = black, span: Any = span
         ) -> None:
             noisy = pixels[part]
-            clean = np.clip(np.rint(values[..., 0] * span + black), 0, black + span)
+            values = _mixed((noisy.astype(np.float32) - black) / span, values[..., 0], strength)
+            clean = np.clip(np.rint(values * span + black), 0, black + span)
             out[part] = np.where(noisy >= black + span, noisy, clean)
 
         _run(net, pixels.shape, level, read, write, tile, device, share(progress, i, len(photo.planes)))
         pixels[:] = out
 
 
-def resolve(model: str | Path | nn.Module) -> nn.Module:
+def _mixed(noisy: Array, clean: Array, strength: float) -> Array:
+    return clean if strength == 1 else noisy + np.float32(strength) * (clean - noisy)
+
+
+def raw_denoiser_for(model: str | Path | nn.Module) -> nn.Module:
     """A network for raw data: itself, by name or file."""
     from n3net.models.raw import RawDenoiser
 
-    net: nn.Module = load_for("raw data", model, RawDenoiser)
+    net: nn.Module = load_for(model, RawDenoiser)
     return net
 
 

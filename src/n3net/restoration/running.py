@@ -1,7 +1,8 @@
 """Images of any size through a network, with the result of the whole image.
 
-A network that says what it is composed of is swept over the image, see :mod:`n3net.restoration.streaming`; others see
-it in tiles, see :mod:`n3net.restoration.tiles`.
+A network that says what it is composed of is swept over the image, see :mod:`n3net.restoration.streaming`; one that
+needs whole maps between its steps (``in_steps``: a norm of the image, groups of patches) has each step computed in
+parts; others see the image in tiles, see :mod:`n3net.restoration.tiles`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from n3net.errors import UserError
 from n3net.memory import return_freed_memory
+from n3net.models.interface import Composed, Stepwise
 from n3net.restoration.streaming import stream, tile_for
 from n3net.restoration.tiles import Part, Tile, smallest_size, split
 
@@ -80,6 +83,10 @@ def run(
                 if rows.start < rows.stop and cols.start < cols.stop:
                     result = out if finish is None else finish(out, given)
                     inner = result[0, :, _moved(rows, -there[0].start), _moved(cols, -there[1].start)]
+                    if not bool(torch.isfinite(inner).all()):
+                        raise UserError(
+                            "the network gave values that are no numbers; 'n3net weights verify' tests its weights"
+                        )
                     write((rows, cols), inner.permute(1, 2, 0).cpu().numpy())
         before += part.pixels
 
@@ -97,7 +104,10 @@ def _outputs(
     """Rows and columns of an image, what the network is given there, and what it makes of it, (1, C, h, w) each."""
     rows, cols = part.crop
     size = rows.stop - rows.start, cols.stop - cols.start
-    if hasattr(net, "compose"):
+    if isinstance(net, Stepwise):
+        given = see(rows, cols)
+        yield part.crop, given, _in_steps(net, given, tile, progress)
+    elif isinstance(net, Composed):
 
         def read(y: slice, x: slice) -> Tensor:
             return see(_moved(y, rows.start), _moved(x, cols.start))
@@ -109,6 +119,49 @@ def _outputs(
         given = see(rows, cols)
         yield part.crop, given, net(given) if part.pads is None else net(given, pads=part.pads)
         return_freed_memory()
+        progress(1)
+
+
+def _in_steps(net: Stepwise, x: Tensor, tile: int | None, progress: Callable[[float], None]) -> Tensor:
+    """A network that has a method ``in_steps`` on a whole image (1, C, H, W): each step part by part."""
+    done = 0
+
+    def apply(module: nn.Module, *maps: Tensor) -> Tensor:
+        nonlocal done
+        size = maps[0].shape[-2], maps[0].shape[-1]
+        out: Tensor | None = None
+        parts = split(module, *size, tile)
+        for i, part in enumerate(parts):
+            before = done + i / len(parts)
+
+            def advance(fraction: float, before: float = before) -> None:
+                progress((before + fraction / len(parts)) / net.step_count)
+
+            for there, result in _results(module, part, maps, tile, advance):
+                rows, cols = (
+                    slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(there, part.core, strict=True)
+                )
+                if out is None:
+                    out = result.new_empty(*result.shape[:2], *size)
+                if rows.start < rows.stop:
+                    out[..., rows, cols] = result[..., _moved(rows, -there[0].start), _moved(cols, -there[1].start)]
+        done += 1
+        assert out is not None
+        return out
+
+    result: Tensor = net.in_steps(apply, x)
+    return result
+
+
+def _results(
+    module: nn.Module, part: Tile, maps: Sequence[Tensor], tile: int | None, progress: Callable[[float], None]
+) -> Iterator[tuple[Part, Tensor]]:
+    """What a step makes of maps (1, C, H, W), where it is and what it is."""
+    if len(maps) == 1:
+        for there, _, out in _outputs(module, part, lambda y, x: maps[0][..., y, x], tile, progress):
+            yield there, out
+    else:
+        yield part.crop, module(*(m[..., part.crop[0], part.crop[1]] for m in maps))
         progress(1)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import nn
 
+from n3net.errors import UserError
 from n3net.imaging.color import gray_levels, luminance, rgb_to_ycbcr, ycbcr_to_rgb
 from n3net.imaging.resizing import resize, scaled_size
 from n3net.io.arrays import as_image, white_of
@@ -20,7 +21,7 @@ from n3net.restoration.tiles import Part
 from n3net.weights.store import load_for
 
 if TYPE_CHECKING:
-    from n3net.models import Upscaler
+    from n3net.models import ColorUpscaler, Upscaler
 
 DEFAULT = "upscale"  # name of the weights that are used by default
 SMALLEST, LARGEST = 2.0, 4.0  # factors that networks are trained for
@@ -40,13 +41,15 @@ def upscale(
     """Upscale an image.
 
     The luminance is upscaled bicubically and restored by a network, chroma is upscaled bicubically. Networks take every
-    image for one that lost as much as downscaling by 2 takes away, so smaller factors go through the double size.
+    image for one that lost as much as downscaling by 2 takes away, so smaller factors go through the double size. A
+    :class:`n3net.models.ColorUpscaler` makes the colours itself, by the next whole factor that it knows, and what it
+    makes is reduced to the factor.
 
     Args:
         image: (H, W) or (H, W, 3), uint8, uint16 or floats, see :func:`n3net.io.arrays.as_image`.
         factor: of height and width, 1 to 4, not necessarily a whole number.
-        model: a :class:`n3net.models.Upscaler`, or what :func:`n3net.load` takes: a name or a file. By default
-            ``"upscale"``.
+        model: a :class:`n3net.models.Upscaler` or :class:`n3net.models.ColorUpscaler`, or what :func:`n3net.load`
+            takes: a name or a file. By default ``"upscale"``.
         peak: the value of white, by default 255, 65535 or 1.
         tile: longest side of the tiles in pixels of what the network sees, see :func:`n3net.restoration.running.run`;
             changes memory and speed, not the result.
@@ -61,7 +64,11 @@ def upscale(
     peak = white_of(image, peak)
     if not 1 <= factor <= LARGEST:
         raise ValueError(f"factor: expected 1 to {LARGEST:g}, got {factor}")
-    net: Upscaler = prepare(resolve(model), device)  # type: ignore[assignment]
+    from n3net.models import ColorUpscaler
+
+    net: Any = prepare(upscaler_for(model), device)
+    if isinstance(net, ColorUpscaler):
+        return _in_colors(net, image, factor, peak, tile, device, progress)
     size, planes = scaled_size(image.shape[:2], factor), _planes(image, peak)
     result = _Result(planes, np.empty((*size, *image.shape[2:]), image.dtype), factor, peak)
     seen = max(factor, SMALLEST)
@@ -89,11 +96,59 @@ def upscale(
     return result.pixels
 
 
-def resolve(model: str | Path | nn.Module | None) -> Upscaler:
+def upscaler_for(model: str | Path | nn.Module | None) -> Upscaler | ColorUpscaler:
     """The model itself, by name or file, or the default one."""
-    from n3net.models import Upscaler
+    from n3net.models import ColorUpscaler, Upscaler
 
-    return load_for("super-resolution", DEFAULT if model is None else model, Upscaler)
+    loaded: Upscaler | ColorUpscaler = load_for(DEFAULT if model is None else model, Upscaler, ColorUpscaler)
+    return loaded
+
+
+def _in_colors(
+    net: Any,
+    image: Array,
+    factor: float,
+    peak: float,
+    tile: int | None,
+    device: str | torch.device,
+    progress: Progress | None,
+) -> Array:
+    """Upscale with a network that makes the colours itself; of a gray image their mean is taken."""
+    colors = np.atleast_3d(image.astype(np.float32) / np.float32(peak))  # (h, w, 1 or 3)
+    gray = colors.shape[2] == 1 or is_gray(image)
+    colors = np.repeat(colors, 3, 2) if colors.shape[2] == 1 else colors
+    size = scaled_size(image.shape[:2], factor)
+    large = enlarge(net, colors, factor, size, tile, device, progress)  # (H, W, 3)
+    values = large.mean(2, keepdims=True) if gray else large
+    out = np.empty((*size, *image.shape[2:]), image.dtype)
+    place(out, (slice(None), slice(None)), values[..., 0] if image.ndim == 2 else values, peak)
+    return out
+
+
+def enlarge(
+    net: Any,
+    colors: Array,
+    factor: float,
+    size: tuple[int, int],
+    tile: int | None = None,
+    device: str | torch.device = "cpu",
+    progress: Progress | None = None,
+) -> Array:
+    """What a :class:`n3net.models.ColorUpscaler` makes of colours (h, w, 3) in [0, 1], at a size, not clipped."""
+    whole = net.next_factor(factor)
+    if whole < factor:
+        raise UserError(f"factor: expected at most {whole}, as this network was made for, got {factor:g}")
+    height, width = colors.shape[:2]
+    large = np.empty((whole * height, whole * width, 3), np.float32)
+
+    def write(part: Part, values: Array) -> None:
+        rows, cols = (slice(whole * s.start, whole * s.stop) for s in part)
+        shape = values.shape[:2]
+        pixels = values.reshape(*shape, 3, whole, whole).transpose(0, 3, 1, 4, 2)  # (h, f, w, f, 3)
+        large[rows, cols] = pixels.reshape(whole * shape[0], whole * shape[1], 3)
+
+    run(net.at(whole), (height, width), lambda part: [colors[part]], write, tile=tile, device=device, progress=progress)
+    return large if large.shape[:2] == tuple(size) else resize(large, size=size)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from n3net.errors import UserError
 from n3net.io.picture import Metadata, Picture
 from n3net.jobs.denoising import Denoise, raw_levels
-from n3net.jobs.many import out_of_memory
+from n3net.jobs.one import out_of_memory
 from n3net.jobs.planning import Job
 from n3net.jobs.upscaling import Upscale
 from n3net.jobs.work import Files, Work, do
@@ -183,7 +183,8 @@ def match(sources: Sequence[Path], names: Sequence[str], cameras: Any, max_megap
     """Matches of two pictures as ``n3net match`` writes them to JSON, and the pose in words."""
     from n3net.correspondence.filtering import MODEL
     from n3net.correspondence.matching import look, match_views, open_image
-    from n3net.correspondence.results import describe, document
+    from n3net.correspondence.results import document
+    from n3net.jobs.matching import describe
 
     seen = []
     for i, (source, name) in enumerate(zip(sources, names, strict=True)):
@@ -207,8 +208,7 @@ def _developed(source: Path, max_megapixels: float) -> Picture:
         return files.read(source)
     from n3net.raw.photo import RawPhoto
 
-    with RawPhoto(source, files.max_pixels) as photo:
-        return photo.develop(8)
+    return RawPhoto(source, files.max_pixels).develop(8)
 
 
 @lru_cache(maxsize=1)
@@ -224,8 +224,8 @@ def _network(upscaler: str | None, photograph: bool, gray: bool) -> Any:
     from n3net.restoration import denoising, photographs, upscaling
 
     if upscaler is not None:
-        return prepare(upscaling.resolve(None))
-    return prepare((photographs.resolve_photo if photograph else denoising.resolve)(None, gray))
+        return prepare(upscaling.upscaler_for(None))
+    return prepare((photographs.photo_denoiser_for if photograph else denoising.denoiser_for)(None, gray))
 
 
 def _upscaled(part: Picture, work: Upscale) -> tuple[Any, str, float]:
@@ -241,10 +241,10 @@ def _denoised(part: Picture, picture: Picture, place: tuple[slice, slice], work:
 
     net = _network(None, work.real, part.pixels.ndim == 2 or is_gray(part.pixels))
     if work.real:
-        result = denoise_photograph(part.pixels, net, peak=part.peak)
+        result = denoise_photograph(part.pixels, net, peak=part.peak, strength=work.strength)
         return result.pixels, f"σ {np.median(result.noise):.1f} estimated here"
     if work.sigma is not None:
-        return denoise(part.pixels, work.sigma, net, peak=part.peak), f"σ {work.sigma:g}"
+        return denoise(part.pixels, work.sigma, net, peak=part.peak, strength=work.strength), f"σ {work.sigma:g}"
     height, width = picture.pixels.shape[:2]
     rows, cols = (
         _wider(at, side, max(0, (SAMPLE - (at.stop - at.start)) // 2))
@@ -252,7 +252,7 @@ def _denoised(part: Picture, picture: Picture, place: tuple[slice, slice], work:
     )
     levels = noise_levels(np.ascontiguousarray(picture.pixels[rows, cols]), picture.peak)
     note = f"σ {' '.join(f'{level:.1f}' for level in levels)} estimated here"
-    return denoise(part.pixels, levels, net, peak=part.peak), note
+    return denoise(part.pixels, levels, net, peak=part.peak, strength=work.strength), note
 
 
 def _preview_raw(source: Path, work: Work, box: Box, max_megapixels: float) -> Preview:
@@ -263,23 +263,23 @@ def _preview_raw(source: Path, work: Work, box: Box, max_megapixels: float) -> P
 
     if not isinstance(work, Denoise):
         raise UserError("a raw file of a camera; only 'n3net denoise' takes them")
-    with RawPhoto(source, Files(max_megapixels=max_megapixels).max_pixels) as photo:
-        height, width = photo.mosaic.shape
-        turn: Callable[[Any], Any] = TURNS.get(photo.flip, lambda pixels: pixels)
-        places = (
-            np.broadcast_to(np.arange(height)[:, None], photo.mosaic.shape),
-            np.broadcast_to(np.arange(width), photo.mosaic.shape),
-        )
-        tall, wide = turn(places[0]).shape
-        rows, cols = _inside(box[1], box[3], tall), _inside(box[0], box[2], wide)
-        part = []
-        for place, side in zip(places, photo.mosaic.shape, strict=True):
-            there = turn(place)[rows, cols]
-            first, last = int(there.min()) // 2, int(there.max()) // 2 + 1
-            part.append(_wider(slice(first, last), side // 2, MARGIN))
-        levels, note = raw_levels(photo, work.noise)
-        denoise_photo(photo, levels, part=(part[0], part[1]))
-        pixels = shown(photo.develop(8, work.auto_bright))
+    photo = RawPhoto(source, Files(max_megapixels=max_megapixels).max_pixels)
+    height, width = photo.mosaic.shape
+    turn: Callable[[Any], Any] = TURNS.get(photo.flip, lambda pixels: pixels)
+    places = (
+        np.broadcast_to(np.arange(height)[:, None], photo.mosaic.shape),
+        np.broadcast_to(np.arange(width), photo.mosaic.shape),
+    )
+    tall, wide = turn(places[0]).shape
+    rows, cols = _inside(box[1], box[3], tall), _inside(box[0], box[2], wide)
+    part = []
+    for place, side in zip(places, photo.mosaic.shape, strict=True):
+        there = turn(place)[rows, cols]
+        first, last = int(there.min()) // 2, int(there.max()) // 2 + 1
+        part.append(_wider(slice(first, last), side // 2, MARGIN))
+    levels, note = raw_levels(photo, work.noise)
+    denoise_photo(photo, levels, part=(part[0], part[1]), strength=work.strength)
+    pixels = shown(photo.develop(8, work.auto_bright))
     return Preview(np.ascontiguousarray(pixels[rows, cols]), note)
 
 

@@ -23,13 +23,13 @@ class Lane:
             try:
                 return await asyncio.to_thread(self._worker.call, function, *args, **kwargs)
             except asyncio.CancelledError:
-                self._worker.stop()  # nobody waits any more, and the next call is not to wait either
+                self._worker.kill()  # nobody waits any more, and the next call is not to wait either
                 raise
 
     def stop(self) -> None:
         """End the call that runs; the next one starts a new process."""
-        self._worker.stop()
+        self._worker.kill()
 
     def close(self) -> None:
-        self._worker.stop()
+        self._worker.kill()
         self._worker.close()

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from n3net.io.files import writing
+
 KEEP = 2
-
-
-def write(path: Path, state: dict[str, Any]) -> None:
-    """Write a file so that at any moment either the whole new one or what was there before is found."""
-    beside = path.with_name(f".{path.name}.part")
-    with beside.open("wb") as file:
-        torch.save(state, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def read(path: Path) -> dict[str, Any] | None:
@@ -42,8 +28,9 @@ def read(path: Path) -> dict[str, Any] | None:
 def save(directory: Path, step: int, state: dict[str, Any]) -> None:
     """Write the checkpoint of a step, then remove all but the last ``KEEP``."""
     directory.mkdir(parents=True, exist_ok=True)
-    write(directory / f"step-{step:09d}.pt", state)
-    for old in _steps(directory)[:-KEEP]:
+    with writing(directory / f"step-{step:09d}.pt", force=True, durable=True) as file:
+        torch.save(state, file)
+    for old in (*_steps(directory)[:-KEEP], *directory.glob(".step-*.part")):  # also what a killed run left
         old.unlink(missing_ok=True)
 
 

@@ -9,9 +9,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from n3net.checking import from_mapping, nearest
+from n3net.checking import from_mapping, nearest, shown
 from n3net.errors import UserError
+from n3net.io.files import opened
 
+MAX_BYTES, MAX_DEPTH = 100_000, 50  # of a file, of its brackets
+# Also of numbers with thousands of digits, dates that are none, and brackets within brackets within brackets.
+NOT_YAML = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
 LENGTHS = ("epochs", "steps", "budget")  # a run's length is given by one of them; the one that is given last counts
 
 
@@ -78,7 +82,7 @@ class Config:
         task: a name of :data:`n3net.tasks.TASKS`.
         model: ``name`` and options for :func:`n3net.models.create`.
         data: the task's own options, see its ``Options``.
-        epochs, steps, budget: length of the run, one of the three; a budget is wall-clock time such as ``3h``.
+        epochs, steps, budget: length of the run, one of the three; a budget is time of training such as ``3h``.
         batch_size: items of a step, over all processes together.
         seed: of initialisation, crops and noise.
         optimizer, schedule: see there.
@@ -89,6 +93,7 @@ class Config:
             were gathered, averaged as the weights are: from then on it trains what will be used. 1 for never.
         precision: ``32-true`` or ``bf16-mixed``, or what else Lightning Fabric knows but ``16-mixed``.
         accelerator, devices, nodes: of Lightning Fabric.
+        timeout: how long a process waits for the others before it gives up, when a host or a link is lost.
         channels_last: memory layout of images.
         winograd: on CPUs, wide 3 x 3 convolutions by :mod:`n3net.kernel.convolution`, best with ``channels_last``.
         workers: threads that prepare batches.
@@ -115,6 +120,7 @@ class Config:
     accelerator: str = "auto"
     devices: int = 1
     nodes: int = 1
+    timeout: str = "10m"
     channels_last: bool = False
     winograd: bool = False
     workers: int = 1
@@ -132,14 +138,15 @@ class Config:
             _require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
         for name in ("epochs", "steps"):
             value = getattr(self, name)
-            _require(value is None or value > 0, name, "more than 0", value)
+            _require(value is None or 0 < value <= 1e12, name, "more than 0 and at most 1e12", value)
+        _require(self.explode > 1, "explode", "more than 1", self.explode)
         _require(0 <= self.ema < 1, "ema", "a decay of at least 0 and less than 1", self.ema)
         _require(0 <= self.freeze_norms <= 1, "freeze_norms", "a fraction of the run, 0 to 1", self.freeze_norms)
         _require(0 <= self.seed < 2**63, "seed", "0 to 2^63 - 1", self.seed)
         _require("name" in self.model, "model", "a name and options, such as {name: n3net, k: 7}", self.model)
         half = self.precision in ("16", "16-mixed")
         _require(not half, "precision", "bf16-mixed, as 16-mixed scales the gradients it clips", self.precision)
-        for name in ("budget", "validate_every", "save_every"):
+        for name in ("budget", "validate_every", "save_every", "timeout"):
             value = getattr(self, name)
             if isinstance(value, str):
                 try:
@@ -158,9 +165,10 @@ def load(source: str, overrides: list[str] | tuple[str, ...] = ()) -> Config:
         if not equals or not key:
             raise UserError(f"{override!r}: expected key=value, such as optimizer.lr=1e-3")
         try:
-            value: Any = _yaml().safe_load(text) if text else None
-        except _yaml().YAMLError:
-            raise UserError(f"{key}: expected a value in YAML, such as 3, name or [a, b], got {text!r}") from None
+            value: Any = _parse(text) if text else None
+        except NOT_YAML:
+            given = shown(text)
+            raise UserError(f"{key}: expected a value in YAML, such as 3, name or [a, b], got {given}") from None
         for part in reversed(key.strip().split(".")):
             value = {part: value}
         content = merge(content, value)
@@ -221,7 +229,7 @@ def seconds(text: str) -> float:
 
 def _require(condition: bool, name: str, expected: str, value: object) -> None:
     if not condition:
-        raise ValueError(f"{name}: expected {expected}, got {value!r}")
+        raise ValueError(f"{name}: expected {expected}, got {shown(value)}")
 
 
 def _plain(value: Any) -> Any:
@@ -252,13 +260,32 @@ def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
     if path in seen:
         raise UserError(f"{path}: is based on itself")
     try:
-        content = _yaml().safe_load(path.read_text(encoding="utf-8")) or {}
-    except (_yaml().YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not valid YAML: {error}") from error
+        with opened(path) as file:
+            text = file.read(MAX_BYTES + 1)
+        if len(text) > MAX_BYTES:
+            raise UserError(f"{path}: more than {MAX_BYTES} bytes, too many for a config")
+        content = _parse(text.decode()) or {}
+    except NOT_YAML as error:
+        raise UserError(f"{path}: not valid YAML: {error or type(error).__name__}") from error
     if not isinstance(content, dict):
-        raise UserError(f"{path}: expected keys and values, got {content!r}")
+        raise UserError(f"{path}: expected keys and values, got {shown(content)}")
     base = content.pop("base", None)
     return content if base is None else merge(_read(_locate(str(base), path.parent), (*seen, path)), content)
+
+
+def _parse(text: str) -> Any:
+    """A document of plain values. Those that are repeated by name (& and *) could be without end, and are refused."""
+    yaml, depth = _yaml(), 0
+    for character in text:  # before YAML's parser, which takes quadratic time for them
+        depth += (character in "[{") - (character in "]}")
+        if depth > MAX_DEPTH:
+            raise ValueError(f"more than {MAX_DEPTH} brackets within brackets")
+    try:
+        if any(isinstance(event, yaml.events.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
+            raise ValueError("values that refer to others (*name) are not supported, write them out")
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from None
 
 
 def _yaml() -> Any:

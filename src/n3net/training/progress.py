@@ -10,6 +10,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from n3net.io.files import writing
+
 PLAIN_EVERY = 30.0  # seconds between lines where there is no terminal
 
 
@@ -38,7 +40,7 @@ class Reporter:
             BarColumn(),
             TextColumn("{task.percentage:3.0f}%"),
             TimeElapsedColumn(),
-            TextColumn("{task.fields[figures]}"),
+            TextColumn("{task.fields[figures]}", markup=False),
             console=self.console,
             disable=not self.console.is_terminal,
         )
@@ -98,4 +100,5 @@ def _truncate(log: Path, step: int) -> None:
                 kept.append(line + "\n")
         except (ValueError, KeyError, TypeError):
             continue  # a line that was being written when the run was killed
-    log.write_text("".join(kept), encoding="utf-8")
+    with writing(log, force=True) as file:
+        file.write("".join(kept).encode())

@@ -16,18 +16,20 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load, save_file
+from safetensors.torch import load
+from safetensors.torch import save as serialize
 from torch import Tensor, nn
 
+from n3net.checking import shown
 from n3net.errors import UserError
-from n3net.models.registry import MODELS, Recipe, create
+from n3net.io.files import writing
+from n3net.models.interface import Model, Recipe
+from n3net.models.registry import MODELS, create
 from n3net.version import __version__
 
 FORMAT = 1
@@ -44,9 +46,9 @@ def save(path: str | Path, model: nn.Module, metadata: dict[str, Any] | None = N
         model: as it was created: not with its batch norm folded.
         metadata: JSON values, usually ``training`` (how the weights came about) and ``licence``.
     """
-    recipe = getattr(model, "recipe", None)
-    if not isinstance(recipe, Recipe):
+    if not isinstance(model, Model) or not hasattr(model, "recipe"):
         raise ValueError("save: this model was not built by n3net.models.create, so no file could tell how to build it")
+    recipe = model.recipe
     tensors = {name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}
     problem = _difference({n: tuple(t.shape) for n, t in tensors.items()}, expected_shapes(recipe))
     if problem:
@@ -61,18 +63,8 @@ def save(path: str | Path, model: nn.Module, metadata: dict[str, Any] | None = N
     document.setdefault("training", {})
     document.setdefault("licence", "not stated")
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    try:
-        save_file(tensors, beside, metadata={KEY: json.dumps(document)})
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(beside, 0o666 & ~umask)
-        os.replace(beside, path)
-    except BaseException:
-        Path(beside).unlink(missing_ok=True)
-        raise
+    with writing(path, force=True, durable=True) as file:
+        file.write(serialize(tensors, {KEY: json.dumps(document)}))
     return path
 
 
@@ -84,11 +76,15 @@ def info(path: str | Path) -> dict[str, Any]:
     return {**document, "parameters": count, "bytes": path.stat().st_size}
 
 
-def read(path: str | Path) -> nn.Module:
+def read(path: str | Path) -> Model:
     """The model of a file, in eval mode; its metadata is its attribute ``record``."""
     path = Path(path)
     document, header = _read_header(path)
     recipe = _recipe(path, document)
+    config = recipe.config
+    layers = [config.get(key) for key in ("stages", "depth")]
+    if math.prod(n for n in layers if isinstance(n, int)) > len(header):  # without the time it takes to build it
+        raise UserError(f"{path}: it has {len(header)} tensors, too few for the model it names, {recipe.name!r}")
     problem = _difference({name: tuple(t["shape"]) for name, t in header.items()}, expected_shapes(recipe))
     if problem:
         raise UserError(f"{path}: its tensors are not those of the model it names, {recipe.name!r}: {problem}")
@@ -98,9 +94,12 @@ def read(path: str | Path) -> nn.Module:
         raise UserError(f"{path}: not a valid safetensors file ({error})") from error
     if document.get("digest") != digest(tensors):
         raise UserError(f"{path}: the file is damaged, its contents do not match its own checksum; get it again")
+    wrong = next((name for name, t in tensors.items() if not bool(torch.isfinite(t).all())), None)
+    if wrong is not None:
+        raise UserError(f"{path}: {wrong} holds values that are no numbers; it cannot be used")
     model = create(recipe.name, **recipe.config)
     model.load_state_dict(tensors)
-    model.record = document  # type: ignore[assignment]
+    model.record = document
     return model.eval()
 
 
@@ -155,9 +154,27 @@ def _read_header(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         ) from error
     if document.get("format") != FORMAT:
         raise UserError(
-            f"{path}: format {document.get('format')!r} is unknown to n3net {__version__}, which reads {FORMAT}"
+            f"{path}: format {shown(document.get('format'))} is unknown to n3net {__version__}, which reads {FORMAT}"
         )
+    _check_document(path, document)
     return document, header
+
+
+def _check_document(path: Path, document: dict[str, Any]) -> None:
+    """What others rely on: the table at the top of this file."""
+    document.setdefault("training", {})
+    document.setdefault("licence", "not stated")
+    model = document.get("model")
+    model = model if isinstance(model, dict) else {}
+    for name, value, kind in (
+        ("model.name", model.get("name"), str),
+        ("model.config", model.get("config"), dict),
+        ("training", document["training"], dict),
+        ("licence", document["licence"], str),
+    ):
+        if not isinstance(value, kind):
+            what = "a word" if kind is str else "keys and values"
+            raise UserError(f"{path}: its {name} makes no sense: expected {what}, got {shown(value)}")
 
 
 def _check_tensor(tensor: dict[str, Any]) -> int:
@@ -172,11 +189,10 @@ def _check_tensor(tensor: dict[str, Any]) -> int:
 
 
 def _recipe(path: Path, document: dict[str, Any]) -> Recipe:
-    model = document.get("model")
-    if not isinstance(model, dict) or not isinstance(model.get("config"), dict) or model.get("name") not in MODELS:
-        name = model.get("name") if isinstance(model, dict) else model
-        raise UserError(f"{path}: made for the model {name!r}, which n3net {__version__} does not have")
-    return Recipe(model["name"], model["config"])
+    name, config = document["model"]["name"], document["model"]["config"]
+    if name not in MODELS:
+        raise UserError(f"{path}: made for the model {shown(name)}, which n3net {__version__} does not have")
+    return Recipe(name, config)
 
 
 def _difference(found: dict[str, tuple[int, ...]], expected: dict[str, tuple[int, ...]]) -> str | None:

@@ -12,9 +12,12 @@ from n3net.errors import UserError
 if TYPE_CHECKING:
     from torch import nn
 
+    from n3net.models import Model
+
 SHIPPED = Path(__file__).parent / "files"
 CONFIGS = Path(__file__).parents[1] / "configs"  # weights are named as the config that they are trained with
 SUFFIX = ".safetensors"
+NN3D = "nn3d:"  # before the name of a denoiser: NN3D's filter and it take turns
 
 
 def user_directory() -> Path:
@@ -51,31 +54,53 @@ def locate(name_or_path: str | Path) -> Path:
     raise UserError(f"there are no weights {str(name_or_path)!r}{hint} ('n3net weights list' tells more)")
 
 
-def load(name_or_path: str | Path) -> nn.Module:
+def load(name_or_path: str | Path) -> Model:
     """A trained model, in eval mode, ready to run.
 
     Args:
-        name_or_path: a name of ``n3net weights list``, or a file that :func:`n3net.weights.save` wrote.
+        name_or_path: a name of ``n3net weights list``, or a file that :func:`n3net.weights.save` wrote. With ``nn3d:``
+            before it, NN3D on that denoiser; ``nn3d:A,B`` has one for each of its two rounds.
 
     Returns:
         The module; its ``recipe`` says what it is, its ``record`` how it was trained.
     """
     from n3net.weights.format import read
 
-    return read(locate(name_or_path))
+    name = str(name_or_path)
+    return _nn3d(name.removeprefix(NN3D)) if name.startswith(NN3D) else read(locate(name_or_path))
 
 
-def load_for(task: str, model: str | Path | nn.Module, kind: type) -> Any:
+def _nn3d(names: str) -> Model:
+    from n3net.models import Denoiser
+    from n3net.models.nn3d import with_filter
+
+    bases = [load(name) for name in ([names] if Path(names).is_file() else names.split(","))]
+    for name, base in zip(names.split(","), bases, strict=False):
+        if not isinstance(base, Denoiser):
+            raise UserError(f"{NN3D}{name}: expected a denoiser, and this one is not")
+    if len(bases) == 1 and not bases[0].noise_map:
+        raise UserError(
+            f"{NN3D}{names}: knows one noise level only, and the second round has half the noise of the first; "
+            f"give two, {NN3D}{names},OTHER"
+        )
+    try:
+        model = with_filter(bases)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise UserError(f"{NN3D}{names}: {error}") from error
+    model.recipe, model.record = bases[0].recipe, bases[0].record
+    return model
+
+
+def load_for(model: str | Path | nn.Module, *kinds: type[Model]) -> Any:
     """A model of some kind: the module itself, or what :func:`n3net.load` takes."""
     from torch import nn
 
     if isinstance(model, nn.Module):
-        if not isinstance(model, kind):
-            raise TypeError(
-                f"model: expected n3net.models.{kind.__name__}, a name or a file, got {type(model).__name__}"
-            )
+        if not isinstance(model, kinds):
+            expected = " or ".join(kind.__name__ for kind in kinds)
+            raise TypeError(f"model: expected n3net.models.{expected}, a name or a file, got {type(model).__name__}")
         return model
     loaded: Any = load(model)
-    if not isinstance(loaded, kind):
-        raise UserError(f"{model}: a {loaded.recipe.name}, which is not for {task}")
+    if not isinstance(loaded, kinds):
+        raise UserError(f"{model}: a {loaded.recipe.name}, which is not for {kinds[0].purpose}")
     return loaded

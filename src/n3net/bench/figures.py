@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from n3net.bench import batches, commands, correspondence, engine, inference, methods, sets, training
+from n3net.bench import batches, commands, correspondence, engine, inference, methods, page, sets, training
 from n3net.bench.harness import Figure
 
 STEP = "one training step as in the config gray"
@@ -92,6 +92,36 @@ FIGURES = (
         1.6,
         training.n3net_over_dncnn_memory,
         least=3,
+    ),
+    Figure(
+        "page_preview",
+        "n3net serve, 12 megapixels: seconds from drop to the preview of 800 x 600, less 0.5 / the network on them",
+        1.5,
+        page.first_preview,
+        slow=True,
+    ),
+    Figure(
+        "page_explorer_ms",
+        "n3net serve: the explorer's answer to a mouse position, 512 x 512 (ms)",
+        50,
+        page.explorer,
+        slow=True,
+    ),
+    Figure(
+        "page_memory",
+        "n3net serve: memory with 20 jobs of 4 clients / with one job",
+        1.2,
+        page.many_jobs,
+        least=1,
+        slow=True,
+    ),
+    Figure(
+        "page_hostile",
+        "n3net serve: of 500 hostile requests, those that succeed",
+        0,
+        page.hostile,
+        least=1,
+        slow=True,
     ),
     Figure(
         "batch_overhead",

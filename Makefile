@@ -36,7 +36,7 @@ SANITIZED := tests/kernel/test_safety.py tests/neighbors/test_limits.py tests/ne
 	-k "not prepared"
 
 sanitize: $(STAMP)  ## Test the kernel under AddressSanitizer and UndefinedBehaviorSanitizer, with registers of any width
-	for bytes in 16 32 64; do $(BIN)/python tests/kernel/sanitize.py build $$bytes $(SANITIZED) || exit 1; done
+	for bytes in 16 32 64; do $(BIN)/python tests/kernel/sanitize.py build $$bytes 1 $(SANITIZED) || exit 1; done
 
 FUZZ ?= --seconds 300
 

@@ -186,7 +186,8 @@ def test_normalisation_by_query_is_by_each_querys_own_deviation(
         block.temperature.eval()  # type: ignore[union-attr]
     with torch.no_grad():
         block.normalization.weight.fill_(0.8)  # type: ignore[union-attr, operator]
-        scale, strength, _ = block._per_patch(x, None)
+        choice = block._choice(x, None)
+        scale, strength = choice.scale, choice.strength
     grid, matching = block.matching.grid(*size), block.matching
     padded = pad(x, matching.padding(*size))
     distances, candidates = reference.distances(padded, grid), grid.candidates(x.device)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from n3net.bench import commands, correspondence, engine, inference, training
+from n3net.bench import batches, commands, correspondence, engine, inference, training
 from n3net.bench.harness import Figure
 
 STEP = "one training step as in the config gray"
@@ -92,6 +92,28 @@ FIGURES = (
         1.6,
         training.n3net_over_dncnn_memory,
         least=3,
+    ),
+    Figure(
+        "batch_overhead",
+        "a file of 512 x 512 by a worker process, claim and manifest included: time beyond the plain way's",
+        0.05,
+        batches.overhead,
+        scale=1.0,
+    ),
+    Figure(
+        "batch_two_workers",
+        "time for an image of 512 x 512: two worker processes / one, each with one thread",
+        0.55,
+        batches.two_workers,
+    ),
+    Figure("batch_worker_mib", "a worker process after an image of 512 x 512 (MiB)", 300, batches.memory, least=1),
+    Figure(
+        "batch_tiny_ms",
+        "10,000 files of 32 x 32 by two workers, start-up included: time for each (ms)",
+        25,
+        batches.tiny_files,
+        least=1,
+        slow=True,
     ),
     Figure("block_over_naive", "engine, 512 x 512: n3net / the 2018 way", 1 / 40, engine.block_over_naive, least=3),
 )

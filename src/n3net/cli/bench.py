@@ -21,7 +21,7 @@ def command(
     ] = None,
     slow: Annotated[
         bool,
-        typer.Option("--slow", help="Also those that take many minutes: photo_overhead, large_image_mib."),
+        typer.Option("--slow", help="Also those of many minutes: photo_overhead, large_image_mib, batch_tiny_ms."),
     ] = False,
     threads: Annotated[int | None, typer.Option(help="Threads; by default as many as PyTorch takes.", min=1)] = None,
     seconds: Annotated[

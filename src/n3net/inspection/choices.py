@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from n3net.errors import UserError
+from n3net.models.interface import Model
 from n3net.neighbors.grid import Grid
 from n3net.nn import N3Block2d
 from n3net.restoration.tiles import smallest_size
@@ -74,7 +75,7 @@ def look(model: nn.Module, image: Tensor, sigma: float | None = None) -> tuple[T
     """
     blocks = [m for m in model.modules() if isinstance(m, N3Block2d)]
     if not blocks:
-        name = getattr(getattr(model, "recipe", None), "name", type(model).__name__)
+        name = model.recipe.name if isinstance(model, Model) else type(model).__name__
         raise UserError(f"{name}: this model has no N3 blocks to look into")
     if any(block.matching.patch_size % block.matching.stride for block in blocks):
         raise UserError("inspect: only for blocks whose patch_size is a multiple of their stride")

@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import os
 import pickle
+import queue
 import signal
 import subprocess
 import sys
@@ -133,6 +134,12 @@ class Worker:
                 pipe.close()  # type: ignore[union-attr]
         return code
 
+    def kill(self) -> None:
+        """End the process at once, in the middle of a call of another thread if there is one."""
+        process = self._process
+        if process is not None:
+            process.kill()
+
     def close(self) -> None:
         """End the process, if it runs; another call would start one."""
         with self._lock:
@@ -180,17 +187,29 @@ if hasattr(os, "register_at_fork"):  # a forked process must not speak to the wo
 
 
 def serve() -> None:
-    """What a worker process does: calls from its standard input, answers to its standard output, until that ends."""
+    """What a worker process does: calls from its standard input, answers to its standard output, until that ends.
+
+    When its input ends, whoever asked is gone, and nobody wants the rest of a call.
+    """
     warnings.filterwarnings("ignore", module=r"PIL\.")  # as in the command line
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the caller decides
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)  # what functions print is not an answer
-    with contextlib.suppress(OSError, EOFError):
+    calls: queue.SimpleQueue[list[bytearray]] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=[requests, calls], daemon=True).start()
+    with contextlib.suppress(OSError):
         _send(answers, _packed("ready"))
         while True:
-            _send(answers, _answer(*_receive(requests)))
+            _send(answers, _answer(*_unpacked(calls.get())))
+
+
+def _listen(requests: IO[bytes], calls: queue.SimpleQueue[list[bytearray]]) -> None:
+    with contextlib.suppress(OSError, EOFError):
+        while True:
+            calls.put(_parts(requests))
+    os._exit(0)
 
 
 def _folder() -> str | None:
@@ -265,10 +284,18 @@ def _send(pipe: IO[bytes], parts: list[Any]) -> None:
 
 
 def _receive(pipe: IO[bytes]) -> Any:
-    """What was sent; arrays can be written to, as if they were made here."""
+    return _unpacked(_parts(pipe))
+
+
+def _parts(pipe: IO[bytes]) -> list[bytearray]:
     count = int.from_bytes(_exactly(pipe, 8), "little")
     sizes = [int.from_bytes(_exactly(pipe, 8), "little") for _ in range(count)]
-    head, *buffers = [_exactly(pipe, n) for n in sizes]
+    return [_exactly(pipe, n) for n in sizes]
+
+
+def _unpacked(parts: list[bytearray]) -> Any:
+    """What was packed; arrays can be written to, as if they were made here."""
+    head, *buffers = parts
     return pickle.loads(head, buffers=buffers)
 
 

@@ -62,6 +62,17 @@ struct Rows {
     int64_t threads;
 };
 
+// Queries of sets, each with candidates of its own. Mirrors `Pool` in native_sets.py.
+struct Pool {
+    int64_t batch, queries, items;
+    int64_t slots;      // candidates of a query, M
+    int64_t embedding;  // numbers that are compared
+    int64_t channels;   // numbers that are aggregated, C
+    int64_t k;
+    int64_t euclidean, hard;  // as in Problem
+    int64_t threads;
+};
+
 // Weights of a 3 x 3 convolution. These four mirror the structures of kernel/convolution.py.
 struct Packing {
     int64_t in_channels, out_channels;
@@ -101,6 +112,21 @@ struct Norm {
     int64_t batch;  // backward: whether mean and variance are those of the input
     int64_t threads;
     double eps;
+};
+
+// Patches of one image, those on a grid among them whose groups are found and filtered. Mirrors `Patches` in
+// neighbors/similar.py.
+struct Patches {
+    int64_t channels, height, width;
+    int64_t patch;   // side of a patch
+    int64_t step;    // pixels between patches of the grid; the last ones lie at the border of the image
+    int64_t radius;  // pixels that members of a group lie away at most
+    int64_t count;   // members of a group at most
+    int64_t band;    // rows of pixels that are filtered one after the other
+    int64_t wiener;  // 1: Wiener filter with the coefficients of the guide, 0: hard threshold
+    int64_t threads;
+    double farthest;   // mean squared difference of a member, at most
+    double threshold;  // in standard deviations of the noise
 };
 
 #include "checks.inc"
@@ -288,6 +314,14 @@ template <class Baseline, class Avx2, class Avx512> int run(Baseline baseline, A
     extern "C" int n3_select_backward_##name(const Rows *p, const T *gw, const T *z, const T *c, T *gz, T *gc) {       \
         return valid(*p) ? N3_RUN(select_backward<T>(*p, gw, z, c, gz, gc)) : INVALID;                                 \
     }                                                                                                                  \
+    extern "C" int n3_choose_##name(const Pool *p, const T *q, const T *e, const int64_t *i, const T *s, const T *c,   \
+                                    const T *v, T *out) {                                                              \
+        return valid(*p) ? N3_RUN(choose<T>(*p, q, e, i, s, c, v, out)) : INVALID;                                     \
+    }                                                                                                                  \
+    extern "C" int n3_choose_backward_##name(const Pool *p, const T *g, const T *q, const T *e, const int64_t *i,      \
+                                             const T *s, const T *c, const T *v, T *gq, T *ge, T *gs, T *gc, T *gv) {  \
+        return valid(*p) ? N3_RUN(choose_backward<T>(*p, g, q, e, i, s, c, v, gq, ge, gs, gc, gv)) : INVALID;          \
+    }                                                                                                                  \
     extern "C" int n3_norm_statistics_##name(const Norm *p, const T *x, T *mean, T *var) {                             \
         return valid(*p) ? N3_RUN(norm_statistics<T>(*p, x, mean, var)) : INVALID;                                     \
     }                                                                                                                  \
@@ -298,6 +332,15 @@ template <class Baseline, class Avx2, class Avx512> int run(Baseline baseline, A
     extern "C" int n3_norm_backward_##name(const Norm *p, const T *g, const T *x, const T *mean, const T *var,         \
                                            const T *weight, const T *bias, T *gx, T *gw, T *gb) {                      \
         return valid(*p) ? N3_RUN(norm_backward<T>(*p, g, x, mean, var, weight, bias, gx, gw, gb)) : INVALID;          \
+    }                                                                                                                  \
+    extern "C" int n3_similar_##name(const Patches *p, const T *image, int32_t *index, T *distance) {                  \
+        return valid(*p) ? N3_RUN(similar<T>(*p, image, index, distance)) : INVALID;                                   \
+    }                                                                                                                  \
+    extern "C" int n3_collaborate_##name(const Patches *p, const T *noisy, const T *guide, const int32_t *index,       \
+                                         const T *level, const T *forward, const T *backward, const T *window,         \
+                                         T *out) {                                                                     \
+        if (!(valid(*p) && filters(*p))) return INVALID;                                                               \
+        return N3_RUN(collaborate<T>(*p, noisy, guide, index, level, forward, backward, window, out));                 \
     }                                                                                                                  \
     extern "C" int n3_conv_packed_size_##name(const Packing *p, int64_t *size) {                                       \
         return valid(*p) ? N3_RUN(packed_size<T>(p->in_channels, p->out_channels, size)) : INVALID;                    \
@@ -316,7 +359,7 @@ N3_EXPORT(f32, float)
 N3_EXPORT(f64, double)
 
 // Changes with the arguments of the functions above, and with INTERFACE in __init__.py.
-extern "C" int n3_interface() { return 4; }
+extern "C" int n3_interface() { return 5; }
 
 extern "C" const char *n3_instruction_set() {
     static const char *const names[] = {"baseline", "avx2", "avx512"};

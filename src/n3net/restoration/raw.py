@@ -103,7 +103,7 @@ def raw_denoiser_for(model: str | Path | nn.Module) -> nn.Module:
     """A network for raw data: itself, by name or file."""
     from n3net.models.raw import RawDenoiser
 
-    net: nn.Module = load_for("raw data", model, RawDenoiser)
+    net: nn.Module = load_for(model, RawDenoiser)
     return net
 
 

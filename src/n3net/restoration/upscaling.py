@@ -100,9 +100,7 @@ def upscaler_for(model: str | Path | nn.Module | None) -> Upscaler | ColorUpscal
     """The model itself, by name or file, or the default one."""
     from n3net.models import ColorUpscaler, Upscaler
 
-    loaded: Upscaler | ColorUpscaler = load_for(
-        "super-resolution", DEFAULT if model is None else model, Upscaler, ColorUpscaler
-    )
+    loaded: Upscaler | ColorUpscaler = load_for(DEFAULT if model is None else model, Upscaler, ColorUpscaler)
     return loaded
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor, nn
 
+    from n3net.models import Model
     from n3net.tasks.data import Batch
 
 # Name in a config -> where its class is.
@@ -20,6 +21,7 @@ TASKS = {
     "gaussian": "n3net.tasks.gaussian:GaussianDenoising",
     "correspondence": "n3net.tasks.correspondence:Correspondences",
     "super-resolution": "n3net.tasks.superresolution:SuperResolution",
+    "color-super-resolution": "n3net.tasks.color_superresolution:ColorSuperResolution",
     "raw": "n3net.tasks.raw:RawDenoising",
     "photo": "n3net.tasks.photo:PhotoDenoising",
 }
@@ -77,6 +79,18 @@ class Task(ABC):
     def card(self) -> dict[str, Any]:
         """What a file of weights says of the data they were trained on."""
         return {}
+
+
+def build(settings: dict[str, Any], *kinds: type[Model]) -> Any:
+    """The network of a config's section ``model``, if it is of a kind that the task can use."""
+    from n3net.models import MODELS, create, describe
+
+    model = create(**settings)
+    if not isinstance(model, kinds):
+        purpose = kinds[0].purpose
+        known = ", ".join(name for name in MODELS if describe(name)["task"] == purpose)
+        raise UserError(f"model: {settings['name']} is not for {purpose}; {known} are")
+    return model
 
 
 def task_class(name: str) -> type[Task]:

@@ -13,7 +13,7 @@ from n3net.checking import from_mapping, nearest, shown
 from n3net.errors import UserError
 from n3net.io.files import opened
 
-MAX_BYTES, MAX_DEPTH = 100_000, 50  # of a file, of its brackets
+MAX_BYTES, MAX_DEPTH, MAX_NAME = 100_000, 50, 200  # of a file, of its brackets, of a name
 # Also of numbers with thousands of digits, dates that are none, and brackets within brackets within brackets.
 NOT_YAML = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
 LENGTHS = ("epochs", "steps", "budget")  # a run's length is given by one of them; the one that is given last counts
@@ -93,6 +93,7 @@ class Config:
             were gathered, averaged as the weights are: from then on it trains what will be used. 1 for never.
         precision: ``32-true`` or ``bf16-mixed``, or what else Lightning Fabric knows but ``16-mixed``.
         accelerator, devices, nodes: of Lightning Fabric.
+        timeout: how long a process waits for the others before it gives up, when a host or a link is lost.
         channels_last: memory layout of images.
         winograd: on CPUs, wide 3 x 3 convolutions by :mod:`n3net.kernel.convolution`, best with ``channels_last``.
         workers: threads that prepare batches.
@@ -119,6 +120,7 @@ class Config:
     accelerator: str = "auto"
     devices: int = 1
     nodes: int = 1
+    timeout: str = "10m"
     channels_last: bool = False
     winograd: bool = False
     workers: int = 1
@@ -144,7 +146,7 @@ class Config:
         _require("name" in self.model, "model", "a name and options, such as {name: n3net, k: 7}", self.model)
         half = self.precision in ("16", "16-mixed")
         _require(not half, "precision", "bf16-mixed, as 16-mixed scales the gradients it clips", self.precision)
-        for name in ("budget", "validate_every", "save_every"):
+        for name in ("budget", "validate_every", "save_every", "timeout"):
             value = getattr(self, name)
             if isinstance(value, str):
                 try:
@@ -241,6 +243,8 @@ def _packaged() -> Path:
 
 
 def _locate(source: str, beside: Path | None) -> Path:
+    if len(source) > MAX_NAME:
+        raise UserError(f"{shown(source)}: too long for the name of a config")
     path = Path(source)
     if beside is not None and not path.is_absolute():
         path = beside / path

@@ -6,6 +6,7 @@ import math
 import os
 import time
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from n3net.nn.convolutions import accelerate
 from n3net.tasks import Task, task_class
 from n3net.tasks.data import TRAINING, VALIDATION, Batch, Prefetcher, generator
 from n3net.training import checkpoint, require
+from n3net.training.company import same_checkpoint, taking_part
 from n3net.training.config import Config, dump, seconds, to_mapping
 from n3net.training.guards import first_not_finite, on_signals, only_one
 from n3net.training.optimizer import Average, build_optimizer
@@ -68,8 +70,8 @@ def train(config: Config, run: Path) -> Outcome:
         fabric.launch()
         kind = task_class(config.task)
         task = kind(from_mapping(kind.Options, config.data, "data"), config.model, config.seed)
-        if config.batch_size % fabric.world_size:
-            raise UserError(f"batch_size: {config.batch_size} items cannot be shared by {fabric.world_size} processes")
+        if config.batch_size < fabric.world_size:
+            raise UserError(f"batch_size: {config.batch_size} items are too few for {fabric.world_size} processes")
         return Trainer(config, run, fabric, task).run_to_end()
 
 
@@ -94,7 +96,7 @@ class Trainer:
         self.state = State()
         notes = self._resume()
         self.reporter = Reporter(run, self.state.step, fabric.is_global_zero)
-        for note in notes:
+        for note in [taking_part(fabric, config.batch_size, task.unit), *notes]:
             self.reporter.say(note)
         self.session_step, self.session_seconds, self.stopped_by = self.state.step, 0.0, 0
         self.seconds_before = self.state.elapsed
@@ -184,10 +186,15 @@ class Trainer:
 
     # One step
 
+    @property
+    def _share(self) -> range:
+        """This process's items of a batch."""
+        size = self.config.batch_size
+        return range(self.rank * size // self.world, (self.rank + 1) * size // self.world)
+
     def _batch(self, step: int) -> Batch:
         """This process's share of the batch of a step."""
-        size = self.config.batch_size
-        share = range(self.rank * size // self.world, (self.rank + 1) * size // self.world)
+        size, share = self.config.batch_size, self._share
         items = [self.task.item(step * size + i, generator(self.config.seed, TRAINING, step, i)) for i in share]
         batch = self.task.collate(items)
         if not self.config.channels_last:
@@ -205,9 +212,10 @@ class Trainer:
         if fraction >= config.freeze_norms:
             self.average.freeze_norms(self.net)
         loss, figures = self.task.loss(self.model, batch)
-        self.fabric.backward(loss)
+        part = len(self._share) * self.world / config.batch_size  # not all shares are equal
+        self.fabric.backward(loss * part)
         norm = self._clip(rate)
-        loss_value = float(self._mean(loss.detach()))
+        loss_value = float(self._mean(loss.detach() * part))
         problem = self._problem(loss_value, norm)
         if problem:
             raise UserError(self._diverged(problem, batch))
@@ -215,7 +223,7 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         state.step += 1
         self.average.update(self.net, state.step)
-        values = {"loss": loss_value, **{name: float(self._mean(value)) for name, value in figures.items()}}
+        values = {"loss": loss_value, **{name: float(self._mean(value * part)) for name, value in figures.items()}}
         for name, value in values.items():
             state.means[name] = SMOOTHING * state.means.get(name, value) + (1 - SMOOTHING) * value
         if state.step % config.log_every == 0:
@@ -267,7 +275,7 @@ class Trainer:
             left = (self.total - state.step) * self.session_seconds / done
         figures = {name: f"{value:.4g}" for name, value in state.means.items()}
         figures |= {
-            f"{self.task.unit}/s": f"{speed:.1f}",
+            f"{self.task.unit}/s": f"{speed:.1f}" + (f" ({speed / self.world:.1f} each)" if self.world > 1 else ""),
             "waiting": f"{waiting:.1%}",
             "left": duration(max(left, 0.0)),
         }
@@ -317,7 +325,7 @@ class Trainer:
 
     def _resume(self) -> list[str]:
         """Continue from the last whole checkpoint, if there is one; what there is to say about it."""
-        content, broken = checkpoint.latest(self.run / "checkpoints")
+        content, broken = same_checkpoint(self.run / "checkpoints", self.rank, self.world)
         notes = [f"{path}: truncated or damaged, the checkpoint before it is used" for path in broken]
         if content is None:
             return [*notes, "no whole checkpoint is left, starting from the beginning"] if broken else notes
@@ -374,8 +382,11 @@ def fabric_of(config: Config) -> Any:
     if "LOCAL_WORLD_SIZE" in os.environ:  # started by torchrun
         devices = int(os.environ["LOCAL_WORLD_SIZE"])
         nodes = int(os.environ["WORLD_SIZE"]) // devices
-    strategy = "ddp" if devices * nodes > 1 else "auto"
+    strategy: Any = "auto"
     try:
+        if devices * nodes > 1:
+            wait = timedelta(seconds=seconds(config.timeout))
+            strategy = require("lightning_fabric.strategies").DDPStrategy(timeout=wait)
         return require("lightning_fabric").Fabric(
             accelerator=config.accelerator,
             devices=devices,

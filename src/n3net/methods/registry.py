@@ -1,0 +1,57 @@
+"""Methods that learn nothing, by name: wherever weights are asked for, these names are understood, too.
+
+A new method is one new file and one line in ``METHODS``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from n3net.errors import UserError
+from n3net.methods.bm3d import BM3D
+from n3net.models.denoiser import Denoiser
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One method.
+
+    Args:
+        build: number of channels -> what stands in the place of a trained model.
+        summary: what it is, in a line.
+        paper: where the paper reports it.
+        task: what it is for, in the words of :mod:`n3net.models.registry`.
+    """
+
+    build: Callable[[int], nn.Module]
+    summary: str
+    paper: str
+    task: str = "denoising"
+
+
+METHODS = {
+    "bm3d": Entry(
+        lambda channels: Denoiser(BM3D(channels), channels, noise_map=True),
+        "BM3D (Dabov et al. 2007), groups of similar patches in a 3-D transform",
+        "Tables 3 and 4",
+    ),
+}
+
+
+def find(name: object, task: str, channels: int) -> Any:
+    """The method of a name for images of so many channels, None where there is none.
+
+    Raises:
+        UserError: it is for something else.
+    """
+    if not isinstance(name, str) or name not in METHODS or Path(name).is_file():
+        return None
+    entry = METHODS[name]
+    if entry.task != task:
+        raise UserError(f"{name}: a method for {entry.task}, which is not for {task}")
+    return entry.build(channels).eval()

@@ -222,16 +222,16 @@ def examine_database(path: Path) -> None:
     """Do to a copy of a database what :func:`filter_database` does: pycolmap ends its process where one is damaged."""
     import sqlite3
 
-    try:
-        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
-            problem = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
-    except sqlite3.Error as error:
-        problem = str(error)
-    if problem != "ok":
-        raise UserError(f"{path}: this database is damaged ({problem})")
     with tempfile.TemporaryDirectory(prefix="n3net-") as folder:
         copy = Path(folder) / "copy.db"
         shutil.copyfile(path, copy)
+        try:
+            with closing(sqlite3.connect(copy)) as connection:
+                problem = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        except sqlite3.Error as error:
+            problem = str(error)
+        if problem != "ok":
+            raise UserError(f"{path}: pycolmap cannot work with this database, it is damaged ({problem})")
         try:
             with pycolmap().Database.open(str(copy)) as database:
                 images = database.read_all_images()

@@ -94,7 +94,10 @@ class Page:
         before = set(self.downloads.iterdir())
         self.js(f"document.querySelector(`{selector}`).click()")
         new = self.wait(
-            lambda: [p for p in set(self.downloads.iterdir()) - before if p.suffix != ".crdownload"], "a file"
+            lambda: [
+                p for p in set(self.downloads.iterdir()) - before if p.suffix != ".crdownload" and p.name[0] != "."
+            ],
+            "a file",
         )
         return Path(new[0])
 
@@ -207,8 +210,8 @@ def test_side_by_side_shows_the_same_place_in_both(page: Page) -> None:
     same = """const v = document.querySelector('canvas.viewer'), c = v.getContext('2d');
       const half = Math.round(v.width / 2), middle = Math.round(half / 2);
       const [a, b] = [middle, half + middle].map((x) => c.getImageData(x - 20, v.height / 3, 40, 40).data);
-      const alike = a.filter((value, i) => value === b[i]).length / a.length;  // noise differs a pixel further
-      return alike > 0.8 && a.some((value, i) => value !== a[i % 4]);"""
+      const alike = a.filter((value, i) => value === b[i]).length / a.length;  // of noise a pixel further, a quarter
+      return alike > 0.6 && a.some((value, i) => value !== a[i % 4]);"""
     try:
         page.add({"a.png": photo(900, 700)})
         page.wait(lambda: "does not answer" in page.one(".told").text, "no preview")

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -245,10 +246,12 @@ def _endless(page: Page, number: int, held: list[socket.socket]) -> bool:
         return b" 200 " in answer or b" 201 " in answer
 
 
-def _bomb(page: Page, number: int, held: list[socket.socket]) -> bool:
+@cache
+def _bomb() -> bytes:
+    """268 megapixels in a few kilobytes."""
     file = io.BytesIO()
-    Image.new("1", (1 << 14, 1 << 14)).save(file, "PNG")  # 268 megapixels in a few kilobytes
-    return _got(page, "POST", "/api/files", file.getvalue(), **{"X-Name": "a.png"})
+    Image.new("1", (1 << 14, 1 << 14)).save(file, "PNG")
+    return file.getvalue()
 
 
 def _request(method: str, path: str, body: Any = None, **headers: str) -> Attack:
@@ -274,5 +277,5 @@ _ATTACKS: list[Attack] = [
     _request("GET", "/api/jobs/x/file", Range="bytes=" + ",".join(["0-1"] * 2000)),
     _slow,
     _endless,
-    _bomb,
+    lambda page, n, held: _got(page, "POST", "/api/files", _bomb(), **{"X-Name": "a.png"}),
 ]

@@ -124,6 +124,7 @@ def _listen(host: str, port: int | None) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((host, number))
+            listening.listen(128)  # who comes before the server is ready waits, instead of being turned away
             return listening
         except OSError as error:
             listening.close()

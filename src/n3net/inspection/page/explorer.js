@@ -228,6 +228,7 @@ export class Explorer {
     const size = patch * cell;
     const c = context(this.canvas);
     const line = Math.max(1, this.canvas.width / 400);
+    c.clearRect(0, 0, this.canvas.width, this.canvas.height);
     c.drawImage(this.#shown(), 0, 0);
     const [row, col] = this.look.windowOf(this.block, ...this.query);
     const [left, top] = this.look.corner(this.block, row, col);

@@ -88,7 +88,8 @@ export class PairView {
     c.setTransform(ratio, 0, 0, ratio, 0, 0);
     c.fillStyle = "rgb(0 0 0 / 25%)";
     c.fillRect(0, 0, this.canvas.clientWidth, height);
-    for (const i of this.shown) this.#line(c, i, this.active === -1 ? 1 : 0.15);
+    const faint = Math.min(1, Math.max(0.1, 120 / this.shown.length)); // many lines must not hide the pictures
+    for (const i of this.shown) this.#line(c, i, this.active === -1 ? 1 : 0.3, 1, faint);
     if (this.active >= 0) {
       this.#epipolar(c);
       this.#line(c, this.active, 1, 2.5);
@@ -102,11 +103,12 @@ export class PairView {
     return [[lefts[0] + x0 * scales[0], y0 * scales[0]], [lefts[1] + x1 * scales[1], y1 * scales[1]]];
   }
 
-  /** @param {CanvasRenderingContext2D} c @param {number} i @param {number} alpha @param {number} [width] */
-  #line(c, i, alpha, width = 1) {
+  /** @param {CanvasRenderingContext2D} c @param {number} i @param {number} alpha @param {number} [width] @param {number} [faint] of the line */
+  #line(c, i, alpha, width = 1, faint = 1) {
     const row = this.found.table[i];
     const part = Math.min(Math.max(row[4] / this.most, 0), 1);
-    c.globalAlpha = alpha * (0.3 + 0.7 * part);
+    const strong = alpha * (0.3 + 0.7 * part);
+    c.globalAlpha = strong * faint;
     c.strokeStyle = c.fillStyle = row[6] ? "#4ade80" : "#ffb020";
     c.lineWidth = width;
     const [a, b] = this.#points(i);
@@ -114,6 +116,7 @@ export class PairView {
     c.moveTo(...a);
     c.lineTo(...b);
     c.stroke();
+    c.globalAlpha = strong;
     for (const point of [a, b]) {
       c.beginPath();
       c.arc(...point, width + 1, 0, 2 * Math.PI);

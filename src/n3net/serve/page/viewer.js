@@ -129,9 +129,6 @@ export class Viewer {
   }
 
   #resized() {
-    const ratio = devicePixelRatio || 1;
-    this.canvas.width = Math.round(this.canvas.clientWidth * ratio);
-    this.canvas.height = Math.round(this.canvas.clientHeight * ratio);
     this.#first();
     this.draw();
   }
@@ -147,6 +144,8 @@ export class Viewer {
   #paint() {
     const c = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
     const ratio = devicePixelRatio || 1;
+    const [wide, tall] = [this.canvas.clientWidth, this.canvas.clientHeight].map((side) => Math.round(side * ratio));
+    if (this.canvas.width !== wide || this.canvas.height !== tall) Object.assign(this.canvas, { width: wide, height: tall });
     c.setTransform(ratio, 0, 0, ratio, 0, 0);
     c.clearRect(0, 0, this.canvas.clientWidth, this.canvas.clientHeight);
     Object.assign(this.canvas.dataset, { zoom: this.zoom.toFixed(4), x: this.x.toFixed(1), y: this.y.toFixed(1), swapped: String(this.swapped) });

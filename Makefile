@@ -47,6 +47,8 @@ FAULTS ?= --moments 100
 
 faults: $(STAMP)  ## Kill, fill disks, take away folders and memory, for real, and count the damage (FAULTS="--only disk")
 	OMP_NUM_THREADS=1 $(BIN)/python tests/faults.py $(FAULTS)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/jobs/faults.py
+	OMP_NUM_THREADS=1 $(BIN)/python tests/training/elastic.py
 
 bench: $(STAMP)  ## Measure speed and memory, as ratios
 	$(BIN)/n3net bench

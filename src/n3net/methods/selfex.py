@@ -51,7 +51,7 @@ def selfex(small: Tensor, size: Size, progress: Progress | None = None) -> Tenso
     levels = [small]  # from large to small
     for i in range(1, round(OCTAVES * math.log(2) / math.log(ratio)) + 1):
         reduced = (max(1, round(side / ratio**i)) for side in small.shape[1:])
-        levels.append(bicubic(small, tuple(reduced)))  # type: ignore[arg-type]
+        levels.append(bicubic(small, tuple(reduced)))
     rounds = [max(FEWEST, ROUNDS - FEWER * i) for i in range(steps)]
     for i in range(steps):
         part = ratio ** (steps - 1 - i)
@@ -115,13 +115,15 @@ class _Sources:
         u = dx + self.shear * dy
         return self.y + sin * u + cos * dy, self.x + cos * u - sin * dy
 
+    def each(self, change: Callable[[Tensor], Tensor]) -> _Sources:
+        return _Sources(*map(change, vars(self).values()))
+
     def where(self, better: Tensor, other: _Sources) -> _Sources:
-        return _Sources(
-            *(torch.where(better, b, a) for a, b in zip(vars(self).values(), vars(other).values(), strict=True))
-        )
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return _Sources(*(torch.where(better, b, a) for a, b in pairs))
 
     def at(self, part: slice) -> _Sources:
-        return _Sources(*(value[part, None] for value in vars(self).values()))
+        return self.each(lambda value: value[part, None])
 
 
 class _Search:

@@ -15,6 +15,7 @@ from torch import nn
 from n3net.errors import UserError
 from n3net.methods.bm3d import BM3D
 from n3net.methods.enlarging import Enlarger
+from n3net.methods.selfex import selfex
 from n3net.methods.twsc import TWSC
 from n3net.methods.wsdsr import wsdsr
 from n3net.models.denoiser import Denoiser
@@ -47,6 +48,12 @@ METHODS = {
         lambda channels: Denoiser(TWSC(), channels),
         "TWSC (Xu et al. 2018), sparse groups of similar patches, for photographs",
         "Table 4",
+    ),
+    "selfex": Entry(
+        lambda channels: Enlarger(selfex),
+        "SelfEx (Huang et al. 2015) without planes, our version: details from larger patches of the image",
+        "Table 5",
+        "super-resolution",
     ),
     "wsd-sr": Entry(
         lambda channels: Enlarger(wsdsr),

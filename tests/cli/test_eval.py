@@ -131,6 +131,7 @@ def test_eval(run: Run, images: Path, tmp_path: Path) -> None:
 
 def test_reproduce(run: Run, images: Path, tmp_path: Path) -> None:
     run.monkeypatch.setattr("n3net.weights.store.SHIPPED", tmp_path / "nowhere")
+    run.monkeypatch.setattr("n3net.evaluation.reproduce.METHODS", {})
     weights.save(tmp_path / "user" / "full.safetensors", create("n3net"), {"training": {"sigma": 25}})
     code, out, _ = run("reproduce", "table3", "--data", images.parent, "--json", tmp_path / "t.json")
     assert code == 0

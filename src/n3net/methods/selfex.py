@@ -9,6 +9,7 @@ program also finds planes of buildings, by a detector that is not public; and it
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
+from n3net.models.interface import Network
 from n3net.neighbors.similar import Search, similar_patches
 
 SEARCH = Search(patch=6, step=3, radius=20, count=70)
@@ -136,13 +137,14 @@ def _coefficients(gram: Tensor, level: Tensor, floor: Tensor) -> Tensor:
     return (shrunk / singular) @ vectors.mT
 
 
-class TWSC(nn.Module):
+class TWSC(Network):
     """:func:`twsc` in the place of a network, (B, C, H, W) -> (B, C, H, W).
 
     It sees the whole image, as patches reach further from round to round, and estimates the noise itself.
     """
 
     tells_progress = True
+    estimates_noise = True
     estimator = staticmethod(estimate_noise)
 
     def forward(self, x: Tensor, progress: Callable[[float], None] | None = None) -> Tensor:

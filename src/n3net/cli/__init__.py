@@ -17,6 +17,7 @@ COMMANDS = {
     "upscale": ("n3net.cli.upscale", "Upscale image files."),
     "match": ("n3net.cli.match", "Match two photographs: correct matches, the relative pose, a picture."),
     "filter": ("n3net.cli.filter", "Tell right matches from wrong ones, whatever found them."),
+    "serve": ("n3net.cli.serve", "Open a page in the browser that does the above."),
     "train": ("n3net.cli.train", "Train a network, or go on training it."),
     "data": ("n3net.cli.data", "Make files of matches, to train and evaluate networks for correspondences."),
     "models": ("n3net.cli.models", "List the networks: size, and the paper's row they stand for."),

@@ -137,7 +137,7 @@ def _supplement() -> Table:
 _UPSCALERS = {
     "Bicubic": "bicubic",
     "SelfEx": None,
-    "WSD-SR": None,
+    "WSD-SR": "wsd-sr",
     "MemNet": "memnet",
     "MDSR": "mdsr",
     "VDSR": "vdsr",

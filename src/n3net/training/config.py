@@ -79,7 +79,7 @@ class Config:
     """A training run.
 
     Args:
-        task: a name of :data:`n3net.tasks.TASKS`.
+        task: a name of :data:`n3net.tasks.TASKS`, or a class of your own, see :func:`n3net.tasks.task_class`.
         model: ``name`` and options for :func:`n3net.models.create`.
         data: the task's own options, see its ``Options``.
         epochs, steps, budget: length of the run, one of the three; a budget is time of training such as ``3h``.

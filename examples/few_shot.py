@@ -1,8 +1,8 @@
 """Few-shot classification of digits: N3's neighbours with a learned temperature against 1-NN and prototypes.
 
 A metric is learned on the digits 0 to 5, and questions are about 6 to 9, of which 5 examples each are shown. Prints how
-many answers are right and writes few_shot.png: one question, and the weights that its neighbours got. Needs scikit-learn
-for its digits.
+many answers are right and writes few_shot.png: one question, and the weights that its neighbours got. Needs
+scikit-learn for its digits.
 """
 
 from __future__ import annotations

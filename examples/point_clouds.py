@@ -1,9 +1,9 @@
 """Point clouds: which part of a made-up shape a point belongs to, with an N3 block against hard KNN.
 
 A shape is two of four parts (ball, stick, plate, ring) next to each other, with points that are scattered around their
-places. A point alone says little; its neighbours tell what it lies on. Both networks are the same but for ``rule``: a hard
-choice gives the embedding no gradient, so it chooses by what it was born with. Prints the shares of points that were
-named rightly and writes point_clouds.png.
+places. A point alone says little; its neighbours tell what it lies on. Both networks are the same but for ``rule``: a
+hard choice gives the embedding no gradient, so it chooses by what it was born with. Prints the shares of points that
+were named rightly and writes point_clouds.png.
 """
 
 from __future__ import annotations

@@ -61,13 +61,13 @@ def _type(argument: str) -> str:
 
 def _assembled(ptx: str, capability: int) -> dict[str, object]:
     """What NVIDIA's assembler, which comes with triton, says of a program."""
-    import triton
+    from triton.backends.nvidia.compiler import get_ptxas
 
-    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
+    tool = get_ptxas(capability).path
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "kernel.ptx"
         file.write_text(ptx, encoding="utf8")
-        command = [str(tool), "-v", f"--gpu-name=sm_{capability}{'a' if capability == 90 else ''}", str(file)]
+        command = [tool, "-v", f"--gpu-name=sm_{capability}{'a' if capability == 90 else ''}", str(file)]
         run = subprocess.run([*command, "-o", f"{folder}/kernel.cubin"], capture_output=True, text=True)
     if run.returncode:
         raise RuntimeError(run.stderr)

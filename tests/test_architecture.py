@@ -23,16 +23,19 @@ MAY_IMPORT = {
     "imaging": "io",
     "raw": "io noise imaging",
     "models": "nn neighbors noise",
+    "methods": "models kernel neighbors noise imaging io",
     "weights": "models nn io",
-    "restoration": "weights models nn neighbors raw noise imaging io",
+    "restoration": "methods weights models nn neighbors raw noise imaging io",
     "correspondence": "weights models io",
     "tasks": "correspondence weights models raw noise imaging io",
     "training": "tasks weights models nn io",
-    "evaluation": "restoration correspondence weights models raw noise imaging io",
+    "evaluation": "restoration methods correspondence weights models raw noise imaging io",
     "inspection": "restoration models nn neighbors imaging io",
-    "bench": "training tasks restoration correspondence weights models nn neighbors kernel",
-    "jobs": "evaluation restoration weights models raw noise imaging io",
-    "cli": "jobs bench inspection evaluation training restoration correspondence weights models raw noise imaging io",
+    "jobs": "evaluation restoration methods correspondence weights models raw noise imaging io",
+    "bench": "jobs training tasks restoration methods correspondence weights models nn neighbors kernel",
+    "serve": "jobs inspection restoration correspondence weights models nn neighbors raw noise imaging io",
+    "cli": "serve jobs bench inspection evaluation training restoration correspondence methods weights models raw "
+    "noise imaging io",
 }
 
 PUBLIC = {

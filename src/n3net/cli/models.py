@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsons
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -12,17 +13,26 @@ def command(
     name: Annotated[str | None, typer.Argument(help="Show the config of this model.")] = None,
     json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
-    """List all networks with their size and the paper's row that they stand for."""
+    """List all networks: their size, the paper's row that they stand for, and where their weights come from.
+
+    Weights come with n3net (shipped), are there already (yours), or are got by 'n3net weights fetch' or, from a file of
+    their authors' repository, by 'n3net weights import'. All others have to be trained: 'n3net train' lists configs.
+    """
     from n3net.cli.tables import table
     from n3net.models import MODELS, describe
+    from n3net.weights.sources import weights_of_models
 
+    weights = weights_of_models()
+    entries = [describe(each) for each in ([name] if name else MODELS)]
     if name or json:
-        entries = [describe(name)] if name else [describe(each) for each in MODELS]
-        typer.echo(jsons.dumps(entries[0] if name else entries, indent=1))
+        shown = [{**entry, "weights": asdict(weights[entry["name"]])} for entry in entries]
+        typer.echo(jsons.dumps(shown[0] if name else shown, indent=1))
         return
-    entries = [describe(each) for each in MODELS]
     text = table(
-        ["name", "task", "parameters", "paper", "what it is"],
-        [[e["name"], e["task"], f"{e['parameters']:,}", e["paper"], e["summary"]] for e in entries],
+        ["name", "task", "parameters", "paper", "what it is", "weights"],
+        [
+            [e["name"], e["task"], f"{e['parameters']:,}", e["paper"], e["summary"], str(weights[e["name"]])]
+            for e in entries
+        ],
     )
     typer.echo(text)

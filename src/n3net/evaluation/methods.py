@@ -12,6 +12,7 @@ from torch import Tensor
 
 from n3net.errors import UserError
 from n3net.evaluation.names import split_label
+from n3net.methods.registry import METHODS, find
 from n3net.weights.record import recorded_range
 
 Run = Callable[[Tensor, Any], Tensor]
@@ -38,16 +39,18 @@ class Method:
 
 
 def method(name: str) -> Method:
-    """A method by name: of :data:`CLASSICAL`, or what :func:`n3net.load` takes."""
+    """A method by name: of :data:`CLASSICAL` or :mod:`n3net.methods`, or what :func:`n3net.load` takes."""
     label, name = split_label(name)
     label = label or name
     if name in CLASSICAL:
         return Method(label, CLASSICAL[name]())
+    if name in METHODS:
+        return Method(label, _learns_nothing(name))
     from n3net.models import Denoiser
     from n3net.models.preparing import prepare
     from n3net.weights.store import load_for
 
-    model = load_for("denoising", name, Denoiser)
+    model = load_for(name, Denoiser)
     net: Any = prepare(model)
 
     def run(noisy: Tensor, sigma: float) -> Tensor:
@@ -86,12 +89,23 @@ def _noisy() -> Run:
     return lambda noisy, sigma: noisy
 
 
-def _bm3d() -> Run:
+def _learns_nothing(name: str) -> Run:
+    """A method of :mod:`n3net.methods`, gray or colour as the image is."""
+
+    def run(noisy: Tensor, sigma: float) -> Tensor:
+        model: Any = find(name, "denoising", len(noisy))
+        return in_tiles(model.net, noisy, lambda x: model.told(x, sigma), model.finish)
+
+    return run
+
+
+def _bm3d_package() -> Run:
+    """The authors' program, to compare ours with."""
     try:
         import bm3d
     except ImportError as error:
         raise UserError(
-            "bm3d: needs the package of that name (for non-commercial use): pip install 'n3net[bm3d]'"
+            "bm3d-package: needs the package bm3d (for non-commercial use): pip install 'n3net[bm3d]'"
         ) from error
 
     def run(noisy: Tensor, sigma: float) -> Tensor:
@@ -121,4 +135,4 @@ def _nlm() -> Run:
     return run
 
 
-CLASSICAL: dict[str, Callable[[], Run]] = {"noisy": _noisy, "nlm": _nlm, "bm3d": _bm3d}
+CLASSICAL: dict[str, Callable[[], Run]] = {"noisy": _noisy, "nlm": _nlm, "bm3d-package": _bm3d_package}

@@ -45,7 +45,7 @@ def raw_method(name: str) -> Method:
     from n3net.models.raw import RawDenoiser
     from n3net.weights.store import load_for
 
-    model = load_for("raw data", name, RawDenoiser)
+    model = load_for(name, RawDenoiser)
     net: Any = prepare(model)
 
     def run(noisy: Tensor, level: NoiseLevel) -> Tensor:
@@ -60,9 +60,7 @@ def raw_method(name: str) -> Method:
 
 def _stabilized_bm3d() -> Callable[[Tensor, NoiseLevel], Tensor]:
     """The algebraic inverse is used: where values are cut off at black it is better than the unbiased one."""
-    from n3net.evaluation.methods import CLASSICAL
-
-    bm3d = CLASSICAL["bm3d"]()
+    from n3net.methods.bm3d import bm3d
 
     def run(noisy: Tensor, level: NoiseLevel) -> Tensor:
         scale = Stabilizer.of(noisy, level.a, level.b)

@@ -259,6 +259,23 @@ def _norm(p: Any, pixels: int, channels: int) -> list[Argument]:
     return [*([Last(p.rows, p.channels)] * pixels), *([Numbers(p.channels)] * channels)]
 
 
+def _references(p: Any) -> int:
+    """Patches on the grid, each with its group."""
+    rows, cols = (-(-(size - p.patch) // p.step) + 1 for size in (p.height, p.width))
+    return int(rows * cols)
+
+
+def _similar(p: Any) -> list[Argument]:
+    members = _references(p) * p.count
+    return [Numbers(p.channels * p.height * p.width), Numbers(members, torch.int32), Numbers(members)]
+
+
+def _collaborate(p: Any) -> list[Argument]:
+    pixels, groups, matrix = p.channels * p.height * p.width, _references(p), Numbers(p.patch**2)
+    index, levels = Numbers(groups * p.count, torch.int32), Numbers(p.channels * groups)
+    return [Numbers(pixels), Numbers(pixels), index, levels, matrix, matrix, matrix, Numbers(pixels)]
+
+
 # Name of a function -> from its problem to its further arguments.
 ARGUMENTS: dict[str, Callable[[Any], Sequence[Argument]]] = {
     "distances": _distances,
@@ -274,6 +291,8 @@ ARGUMENTS: dict[str, Callable[[Any], Sequence[Argument]]] = {
     "conv_pack": lambda p: [Numbers(9 * p.in_channels * p.out_channels), Packed(p.in_channels, p.out_channels)],
     "conv_chain": lambda p: [Layers(p)],
     "conv_weight_gradient": _weight_gradient,
+    "similar": _similar,
+    "collaborate": _collaborate,
     "norm_statistics": lambda p: _norm(p, 1, 2),
     "norm_apply": lambda p: [*_norm(p, 1, 4), *_norm(p, 1, 0)],
     "norm_backward": lambda p: [*_norm(p, 2, 4), *_norm(p, 1, 2)],

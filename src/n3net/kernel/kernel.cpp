@@ -114,6 +114,21 @@ struct Norm {
     double eps;
 };
 
+// Patches of one image, those on a grid among them whose groups are found and filtered. Mirrors `Patches` in
+// neighbors/similar.py.
+struct Patches {
+    int64_t channels, height, width;
+    int64_t patch;   // side of a patch
+    int64_t step;    // pixels between patches of the grid; the last ones lie at the border of the image
+    int64_t radius;  // pixels that members of a group lie away at most
+    int64_t count;   // members of a group at most
+    int64_t band;    // rows of pixels that are filtered one after the other
+    int64_t wiener;  // 1: Wiener filter with the coefficients of the guide, 0: hard threshold
+    int64_t threads;
+    double farthest;   // mean squared difference of a member, at most
+    double threshold;  // in standard deviations of the noise
+};
+
 #include "checks.inc"
 
 // libgomp's way to run a function on a team of threads.
@@ -317,6 +332,15 @@ template <class Baseline, class Avx2, class Avx512> int run(Baseline baseline, A
     extern "C" int n3_norm_backward_##name(const Norm *p, const T *g, const T *x, const T *mean, const T *var,         \
                                            const T *weight, const T *bias, T *gx, T *gw, T *gb) {                      \
         return valid(*p) ? N3_RUN(norm_backward<T>(*p, g, x, mean, var, weight, bias, gx, gw, gb)) : INVALID;          \
+    }                                                                                                                  \
+    extern "C" int n3_similar_##name(const Patches *p, const T *image, int32_t *index, T *distance) {                  \
+        return valid(*p) ? N3_RUN(similar<T>(*p, image, index, distance)) : INVALID;                                   \
+    }                                                                                                                  \
+    extern "C" int n3_collaborate_##name(const Patches *p, const T *noisy, const T *guide, const int32_t *index,       \
+                                         const T *level, const T *forward, const T *backward, const T *window,         \
+                                         T *out) {                                                                     \
+        if (!(valid(*p) && filters(*p))) return INVALID;                                                               \
+        return N3_RUN(collaborate<T>(*p, noisy, guide, index, level, forward, backward, window, out));                 \
     }                                                                                                                  \
     extern "C" int n3_conv_packed_size_##name(const Packing *p, int64_t *size) {                                       \
         return valid(*p) ? N3_RUN(packed_size<T>(p->in_channels, p->out_channels, size)) : INVALID;                    \

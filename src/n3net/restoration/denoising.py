@@ -46,10 +46,10 @@ def denoise(
         sigma: standard deviation of the noise in gray levels of 0..255 whatever the image's type: a number, one for
             each channel, or a map (H, W). By default it is estimated, see :func:`n3net.noise.white.estimate_sigma`.
             Models that know one level only ignore it.
-        model: a :class:`n3net.models.Denoiser`, or what :func:`n3net.load` takes: a name or a file. By default
-            ``"gray"`` or ``"color"``, as the image is. A gray model denoises the channels of a colour image one by one,
-            each with its own noise level. A colour model is given a gray image three times, and its outputs are
-            averaged.
+        model: a :class:`n3net.models.Denoiser`, or what :func:`n3net.load` takes: a name or a file; ``"bm3d"`` and the
+            other methods that learn nothing. By default ``"gray"`` or ``"color"``, as the image is. A gray model
+            denoises the channels of a colour image one by one, each with its own noise level. A colour model is given a
+            gray image three times, and its outputs are averaged.
         strength: how much of the correction is made, 0 to 1; some of the noise can look more natural than none.
         best: denoise the image in its eight orientations and take the mean: better by a little, for eight times the
             time.
@@ -107,10 +107,14 @@ def is_gray(image: Array) -> bool:
 
 
 def denoiser_for(model: str | Path | nn.Module | None, gray: bool) -> Denoiser:
-    """The model itself, by name or file, or the default one."""
+    """The model itself, by name or file, a method that learns nothing, or the default one."""
+    from n3net.methods.registry import find
     from n3net.models import Denoiser
 
-    return load_for("denoising", (GRAY if gray else COLOR) if model is None else model, Denoiser)
+    found: Denoiser | None = find(model, "denoising", 1 if gray else 3)
+    if found is not None:
+        return found
+    return load_for((GRAY if gray else COLOR) if model is None else model, Denoiser)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from n3net.errors import UserError
 from n3net.memory import return_freed_memory
+from n3net.models.interface import Composed, Stepwise
 from n3net.restoration.streaming import stream, tile_for
 from n3net.restoration.tiles import Part, Tile, smallest_size, split
 
@@ -51,7 +52,8 @@ def run(
         tile: longest side of a tile in pixels, but see :func:`~n3net.restoration.tiles.split` and
             :func:`~n3net.restoration.streaming.tile_for` for how small it can be; by default as large as memory allows.
         device: see :func:`prepare`.
-        progress: called after each tile; of a network that is swept, after each tile of each of its steps.
+        progress: called after each tile; of a network that is swept, after each tile of each of its steps, and of one
+            that ``tells_progress`` whenever it is told to.
     """
     needed = smallest_size(net, *size)
     if needed != size:
@@ -103,10 +105,10 @@ def _outputs(
     """Rows and columns of an image, what the network is given there, and what it makes of it, (1, C, h, w) each."""
     rows, cols = part.crop
     size = rows.stop - rows.start, cols.stop - cols.start
-    if hasattr(net, "in_steps"):
+    if isinstance(net, Stepwise):
         given = see(rows, cols)
         yield part.crop, given, _in_steps(net, given, tile, progress)
-    elif hasattr(net, "compose"):
+    elif isinstance(net, Composed):
 
         def read(y: slice, x: slice) -> Tensor:
             return see(_moved(y, rows.start), _moved(x, cols.start))
@@ -116,12 +118,15 @@ def _outputs(
             yield (_moved(band, rows.start), cols), given, out
     else:
         given = see(rows, cols)
-        yield part.crop, given, net(given) if part.pads is None else net(given, pads=part.pads)
+        more: dict[str, Any] = {} if part.pads is None else {"pads": part.pads}
+        if getattr(net, "tells_progress", False):
+            more["progress"] = progress
+        yield part.crop, given, net(given, **more)
         return_freed_memory()
         progress(1)
 
 
-def _in_steps(net: Any, x: Tensor, tile: int | None, progress: Callable[[float], None]) -> Tensor:
+def _in_steps(net: Stepwise, x: Tensor, tile: int | None, progress: Callable[[float], None]) -> Tensor:
     """A network that has a method ``in_steps`` on a whole image (1, C, H, W): each step part by part."""
     done = 0
 

@@ -12,9 +12,14 @@ def command(
     name: Annotated[str | None, typer.Argument(help="Show the config of this model.")] = None,
     json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
-    """List all networks with their size and the paper's row that they stand for."""
+    """List all networks with their size, methods that learn nothing, and the paper's row that they stand for."""
     from n3net.cli.tables import table
+    from n3net.errors import UserError
+    from n3net.methods.registry import METHODS
     from n3net.models import MODELS, describe
+
+    if name in METHODS:
+        raise UserError(f"{name} learns nothing and has no config: {METHODS[name].summary}")
 
     if name or json:
         entries = [describe(name)] if name else [describe(each) for each in MODELS]
@@ -23,6 +28,9 @@ def command(
     entries = [describe(each) for each in MODELS]
     text = table(
         ["name", "task", "parameters", "paper", "what it is"],
-        [[e["name"], e["task"], f"{e['parameters']:,}", e["paper"], e["summary"]] for e in entries],
+        [
+            *([e["name"], e["task"], f"{e['parameters']:,}", e["paper"], e["summary"]] for e in entries),
+            *([name, entry.task, "–", entry.paper, entry.summary] for name, entry in METHODS.items()),
+        ],
     )
     typer.echo(text)

@@ -24,22 +24,23 @@ MAY_IMPORT = {
     "raw": "io noise imaging",
     "models": "nn neighbors noise",
     "methods": "models kernel neighbors noise imaging io",
-    "weights": "models io",
+    "weights": "models nn io",
     "restoration": "methods weights models nn neighbors raw noise imaging io",
     "correspondence": "weights models io",
     "tasks": "correspondence weights models raw noise imaging io",
     "training": "tasks weights models nn io",
     "evaluation": "restoration methods correspondence weights models raw noise imaging io",
     "inspection": "restoration models nn neighbors imaging io",
-    "bench": "training tasks restoration methods correspondence weights models nn neighbors kernel",
-    "jobs": "evaluation restoration methods weights models raw noise imaging io",
-    "cli": "jobs bench inspection evaluation training restoration correspondence methods weights models raw noise "
-    "imaging io",
+    "jobs": "evaluation restoration methods correspondence weights models raw noise imaging io",
+    "bench": "jobs training tasks restoration methods correspondence weights models nn neighbors kernel",
+    "serve": "jobs inspection restoration correspondence weights models nn neighbors raw noise imaging io",
+    "cli": "serve jobs bench inspection evaluation training restoration correspondence methods weights models raw "
+    "noise imaging io",
 }
 
 PUBLIC = {
     "n3net": "__version__ denoise load match nearest select upscale",
-    "n3net.nn": "N3Block N3Block2d N3Options PRESETS",
+    "n3net.nn": "N3Block N3Block1d N3Block2d N3Options PRESETS",
     "n3net.models": "CNNet CorrespondenceN3Net Denoiser DnCNN FFDNet N3Net NN3D RED30 Upscaler create",
     "n3net.weights": "available digest import_file info load locate save user_directory",
 }

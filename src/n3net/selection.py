@@ -71,8 +71,7 @@ def select(
         running: row j as a soft mask of the first j neighbours instead of the j-th alone. ``"sum"``, the sum of the
             rows so far, :math:`\sum_{i \le j} w^i`, which adds up to j over the candidates; where candidates nearly
             tie, or at high temperatures, single entries may exceed 1. ``"union"``,
-            :math:`1 - \prod_{i \le j} (1 - w^i)`, always within [0, 1]. For hard weights both are the mask of
-            the j nearest.
+            :math:`1 - \prod_{i \le j} (1 - w^i)`, within [0, 1]. For hard weights both are masks of the nearest.
 
     Returns:
         Weights of shape :math:`(..., k, M)` in the type of ``distances``; float16 and bfloat16 are computed in float32.

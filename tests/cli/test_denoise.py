@@ -153,31 +153,36 @@ def test_broken_file_does_not_stop_the_others(run: Any) -> None:
         torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
     ],
 )
-def test_lack_of_memory_does_not_stop_the_others(error: Exception) -> None:
-    from n3net.jobs import many, planning
+def test_lack_of_memory_does_not_stop_the_others(run: Any, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    from n3net.jobs import tasks
 
-    done: list[str] = []
-    lines: list[str] = []
-
-    def work(job: planning.Job) -> None:
+    def do(job: Any, *others: Any, original: Any = tasks.do) -> Any:
         if job.name == "large.png":
             raise error
-        done.append(job.name)
+        return original(job, *others)
 
-    jobs = [planning.Job(Path(name), None) for name in ("large.png", "small.png")]
-    assert many.run(jobs, work, lines.append) == 1
-    assert done == ["small.png"]
-    assert lines[-1] == "large.png: out of memory; try a smaller --tile"
+    monkeypatch.setattr(tasks, "do", do)
+    for name in ("large.png", "small.png"):
+        save_image(Path(name), picture(20, 20))
+    code, out, err = run("large.png", "small.png", "-o", "out")
+    assert code == 1
+    assert "small.png ->" in out
+    assert "1 of 2 files failed:" in err
+    assert "large.png: out of memory; try a smaller --tile" in err
 
 
-def test_faults_of_the_program_are_not_hidden() -> None:
-    from n3net.jobs import many, planning
+def test_faults_of_the_program_are_not_hidden(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from n3net.jobs import tasks
 
-    def work(job: planning.Job) -> None:
+    def do(*_: Any) -> Any:
         raise RuntimeError("shapes do not fit")
 
-    with pytest.raises(RuntimeError, match="shapes"):
-        many.run([planning.Job(None, None)], work, print)
+    monkeypatch.setattr(tasks, "do", do)
+    save_image(Path("a.png"), picture(20, 20))
+    code, _, err = run("a.png")
+    assert code == 1
+    assert "RuntimeError at test_denoise.py:" in err
+    assert "shapes do not fit; not expected, please report it" in err
 
 
 def test_existing_outputs_need_force(run: Any) -> None:

@@ -35,6 +35,14 @@ def test_the_process_is_another_one_and_is_kept() -> None:
     assert isolated(os.getpid) == first
 
 
+def test_names_are_relative_to_the_folder_of_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(name)
+        monkeypatch.chdir(tmp_path / name)
+        assert isolated(Path.read_text, Path("file")) == name
+
+
 def test_exceptions_pass_through(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="No such file") as caught:
         isolated(read_image, tmp_path / "none.png")

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from n3net import kernel
 from n3net.kernel.operators import Operator
-from n3net.neighbors import native
+from n3net.neighbors import native, native_sets
 
 pytestmark = pytest.mark.skipif(kernel.instruction_set() is None, reason="the compiled kernel is not built")
 
@@ -28,6 +28,8 @@ def arguments(name: str, dtype: torch.dtype) -> tuple[Any, ...]:
     embedding, values, volumes = rand(2, 3, 10, 12), rand(2, 4, 10, 12), rand(2, K * 4, 10, 12)
     d, query = rand(2, 4, 5, 9), rand(2, 4, 5)
     z, strength, rows = rand(2, 6, 7), rand(2, 6), rand(2, 6, K, 7)
+    index = torch.randint(-1, 8, (2, 5, 6), generator=generator)
+    pool = rand(2, 5, 3), rand(2, 8, 3), index, rand(2, 5), rand(2, 5), rand(2, 8, 4)
     places = [0, 0, 0, 0, 0, 0, 0, 0, *values.shape[2:]]
     return {
         "window_distances": (embedding, GRID),
@@ -35,13 +37,20 @@ def arguments(name: str, dtype: torch.dtype) -> tuple[Any, ...]:
         "window_aggregate": (d, query, values, GRID, K, False),
         "window_aggregate_backward": (volumes, d, query, values, GRID, K, False),
         "window_neighbors": (embedding, query, query, values, GRID, places, K, True, False, True, False),
+        "choose": (*pool, K, True, False),
+        "choose_backward": (rand(2, 5, K, 4), *pool, K, True, False),
         "select": (z, strength, K),
         "select_backward": (rows, z, strength, K),
     }[name]
 
 
-OPERATORS = {op.name.removeprefix("n3net::"): op for op in vars(native).values() if isinstance(op, Operator)}
-DIFFERENTIABLE = ("window_distances", "window_aggregate", "select")
+OPERATORS = {
+    op.name.removeprefix("n3net::"): op
+    for module in (native, native_sets)
+    for op in vars(module).values()
+    if isinstance(op, Operator)
+}
+DIFFERENTIABLE = ("window_distances", "window_aggregate", "choose", "select")
 
 
 def turned(x: Any) -> Any:
@@ -59,13 +68,16 @@ def test_opcheck(name: str, dtype: torch.dtype, layout: str) -> None:
     if layout == "turned":
         given = tuple(map(turned, given))
     if name in DIFFERENTIABLE:
-        given = tuple(x.requires_grad_() if isinstance(x, Tensor) else x for x in given)
+        given = tuple(x.requires_grad_() if isinstance(x, Tensor) and x.is_floating_point() else x for x in given)
     torch.library.opcheck(OPERATORS[name].overload, given)
 
 
 def test_what_has_no_gradient_says_so() -> None:
     for name, operator in OPERATORS.items():
-        given = [x.requires_grad_() if isinstance(x, Tensor) else x for x in arguments(name, torch.float32)]
+        given = [
+            x.requires_grad_() if isinstance(x, Tensor) and x.is_floating_point() else x
+            for x in arguments(name, torch.float32)
+        ]
         out = operator(*given)
         total = sum(x.sum() for x in ([out] if isinstance(out, Tensor) else out))
         if name in DIFFERENTIABLE:

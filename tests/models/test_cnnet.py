@@ -183,7 +183,7 @@ def test_compiled_selection_is_the_selection(dtype: torch.dtype, scale: float) -
         a, b = z.clone().requires_grad_(), strength.clone().requires_grad_()
         w = native.select(a, b, 3) if compiled else select_from_logits(a, 3, b[..., None])
         results.append((w, *torch.autograd.grad((w * g).sum(), (a, b))))
-    for found, expected in zip([*results[0], *results[1]], results[2] * 2, strict=True):
+    for found, expected in zip(*results, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(native.select(z, strength, 3), results[0][0])  # without gradients, too
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ from torch import Tensor
 
 import n3net
 from n3net.models import N3Net
-from n3net.neighbors import BACKENDS, Matching, reference
+from n3net.neighbors import Matching, reference, tiled
 from n3net.neighbors.grid import crop, pad
+from n3net.neighbors.problem import Choice, Windows
 
 SHARED = Path(__file__).parents[3] / "shared"
 pytestmark = pytest.mark.skipif(
@@ -97,7 +99,16 @@ def test_block_equals_the_authors_with_their_rounding(backend: str) -> None:
     temperature = matching.at_patches(data["block1_log_temperature"][None], "mean").exp() * 0.1
     scale = block.normalization.constant().detach() / temperature
     logits = -scale[..., None] * d.unflatten(1, (grid.query_rows, grid.query_cols))
-    out = BACKENDS[backend].aggregate(logits, torch.ones_like(scale), pad(x, pads), grid, 7, rule="continuous")
+    choice = Choice(k=7, scale=scale, strength=torch.ones_like(scale))
+    problem = Windows(embedding=pad(x, pads), values=pad(x, pads), choice=choice, grid=grid)
+    sizes = [grid.rows, grid.cols, grid.cell, grid.patch, grid.window, 0]
+    aggregate: dict[str, Any] = {
+        "reference": lambda: reference.aggregate(logits, problem),
+        "dense": lambda: tiled.aggregate(logits, problem, None),
+        "tiled": lambda: tiled.aggregate(logits, problem, 7),
+        "native": lambda: torch.ops.n3net.window_aggregate(logits, choice.strength, problem.values, sizes, 7, False),
+    }
+    out = aggregate[backend]()
     difference = crop(out, pads) - x.repeat(1, 7, 1, 1) - data["block1_out"][None, 8:]
     assert difference.abs().max() < 1e-4
 

@@ -23,11 +23,15 @@ from n3net.models import (
 from n3net.models.nn3d import haar_matrix
 from n3net.nn import PRESETS, N3Options
 
+DENOISERS = [name for name in MODELS if describe(name)["task"] == "denoising" and name != "cbdnet"]
+
 
 @pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("name", [name for name, entry in MODELS.items() if entry.task == "denoising"])
+@pytest.mark.parametrize("name", DENOISERS)
 def test_every_model_runs_and_learns(name: str, channels: int) -> None:
-    small: dict[str, Any] = {"red30": {"features": 8}, "nn3d": {"depth": 3}}.get(name, {})
+    few = {"stages": 2, "radius": 4}
+    sizes = {"red30": {"features": 8}, "nn3d": {"depth": 3, "group": 4}, "nlnet": few, "unlnet": few}
+    small: dict[str, Any] = sizes.get(name, {})
     model = create(name, channels=channels, **small)
     x = torch.rand(1, channels, 41, 50)
     out = model(x, sigma=25.0)
@@ -51,6 +55,30 @@ def test_every_model_is_described(name: str) -> None:
 def test_parameters_are_the_papers(name: str, thousands: int) -> None:
     with torch.device("meta"):
         assert round(count_parameters(create(name)) / 1000) == thousands
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "parameters"),
+    [
+        ("ffdnet", {"norm": False}, 485_316),
+        ("ffdnet", {"norm": False, "channels": 3}, 852_108),
+        ("nlnet", {}, 23_805),
+        ("nlnet", {"patch_size": 5}, 9_045),
+        ("nlnet", {"channels": 3}, 21_285),
+        ("unlnet", {}, 24_285),
+        ("unlnet", {"channels": 3}, 47_035),
+        ("memnet", {}, 695_497),
+        ("memnet-10", {}, 1_422_029),
+        ("mdsr", {}, 7_953_987),
+        ("mdsr-baseline", {}, 3_227_203),
+        ("edsr-baseline", {}, 1_369_859),
+        ("cbdnet", {}, 6_793_478),
+        ("vdsr", {}, 665_921),
+    ],
+)
+def test_parameters_are_those_of_public_files(name: str, config: dict[str, Any], parameters: int) -> None:
+    with torch.device("meta"):
+        assert count_parameters(create(name, **config)) == parameters
 
 
 @pytest.mark.parametrize("k", range(8))

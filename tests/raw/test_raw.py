@@ -16,7 +16,7 @@ from n3net.errors import UserError
 from n3net.evaluation import raw as protocol
 from n3net.evaluation.images import image_set
 from n3net.imaging.demosaicking import PATTERNS
-from n3net.models import MODELS, count_parameters, create
+from n3net.models import MODELS, count_parameters, create, describe
 from n3net.models.raw import RawDenoiser
 from n3net.noise.sensor import NoiseLevel, Stabilizer, heteroscedastic, poisson_gaussian, variance
 from n3net.noise.sensor_estimate import TRUSTED, estimate_level
@@ -187,7 +187,7 @@ def test_confidence_says_when_not_to_trust() -> None:
 # Networks
 
 
-RAW_MODELS = [name for name, entry in MODELS.items() if entry.task == "raw"]
+RAW_MODELS = [name for name in MODELS if describe(name)["task"] == "raw data"]
 
 
 @pytest.mark.parametrize("name", RAW_MODELS)

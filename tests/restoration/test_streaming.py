@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import n3net
 from n3net.models import Denoiser, DnCNN, N3Net, Upscaler, create, fold_batch_norm
+from n3net.models.interface import Composed
 from n3net.models.preparing import prepare
 from n3net.models.raw import RawDenoiser
 from n3net.nn import N3Block2d, N3Options
@@ -100,7 +101,7 @@ def test_the_margin_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (swept(net, x, 32, 32) - whole).abs().max() > 1e-3
 
 
-class Chain(nn.Module):
+class Chain(Composed):
     """A block right behind a block, a map with two readers, and blocks with grids of their own."""
 
     reach = 100
@@ -126,7 +127,7 @@ def test_networks_of_others() -> None:
 
 
 def test_steps_must_tell_their_reach() -> None:
-    class Unknown(nn.Module):
+    class Unknown(Composed):
         def compose(self, apply: Callable[..., Any], x: Any) -> Any:
             return apply(nn.Conv2d(1, 1, 3), x)
 

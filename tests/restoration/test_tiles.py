@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from n3net.models import Denoiser, DnCNN, fold_batch_norm
-from n3net.models.ffdnet import FFDNet
-from n3net.models.nn3d import NN3D
+import n3net
+from n3net.errors import UserError
+from n3net.models import RED30, CBDNet, Denoiser, DnCNN, FFDNet, MemNet, create, fold_batch_norm
 from n3net.models.preparing import prepare
-from n3net.models.red30 import RED30
 from n3net.neighbors.grid import Pads
 from n3net.nn import N3Block2d, N3Options
+from n3net.restoration.running import run
 from n3net.restoration.tiles import Tile, split
 
 
@@ -87,17 +90,68 @@ def test_tiles_are_exact_for_other_blocks(options: dict[str, object]) -> None:
 @pytest.mark.parametrize("size", [(151, 83), (88, 120)])
 def test_tiles_are_exact_for_the_baselines(size: tuple[int, int]) -> None:
     torch.manual_seed(0)
-    base = DnCNN(depth=3, features=8)
-    nets = [FFDNet(depth=4, features=8), NN3D(base, group=4, window=5), RED30(depth=4, features=8)]
+    nets = [FFDNet(depth=4, features=8), RED30(depth=4, features=8), MemNet(2, 2, 4), CBDNet(4)]
     for net in nets:
         net = fold_batch_norm(realistic(net))
-        channels = 1 if isinstance(net, RED30) else 2
+        channels = {FFDNet: 2, CBDNet: 3}.get(type(net), 1)
         x = torch.rand(1, channels, *size, generator=torch.Generator().manual_seed(1))
-        x[:, 1:] = 0.1  # noise map
+        if channels == 2:
+            x[:, 1:] = 0.1  # noise map
         with torch.inference_mode():
             tiles = split(net, *size, 25)
             assert len(tiles) > 2
-            torch.testing.assert_close(tiled(net, x, tiles)[:, :1], net(x), atol=1e-5, rtol=0)
+            whole = net(x)
+            torch.testing.assert_close(tiled(net, x, tiles)[:, : whole.shape[1]], whole, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "config"),
+    [
+        ("nlnet", {"stages": 2, "radius": 6}),
+        ("nlnet", {"stages": 2, "radius": 6, "channels": 3}),
+        ("unlnet", {"stages": 2, "radius": 6}),
+        ("unlnet", {"stages": 2, "radius": 6, "channels": 3, "filters": 9}),
+        ("nn3d", {"depth": 3, "features": 4, "group": 4, "window": 5}),
+    ],
+)
+def test_steps_on_whole_maps_are_exact_in_parts(name: str, config: dict[str, Any]) -> None:
+    """NLNet's groups, UNLNet's norm of the image and NN3D's groups are the whole image's, whatever the tiles."""
+    torch.manual_seed(0)
+    model = realistic(create(name, **config))
+    for key, parameter in model.named_parameters():
+        if key.endswith("weights") and parameter.dim() == 1:
+            nn.init.uniform_(parameter)
+    image = torch.rand(61, 83, model.channels, generator=torch.Generator().manual_seed(1)).numpy()
+    with torch.no_grad():
+        whole = model(torch.from_numpy(image).permute(2, 0, 1)[None], 25.0)[0].permute(1, 2, 0)
+    net, seen = prepare(model, fast=False), []
+    for tile in (None, 23):
+        out = np.empty_like(image)
+        run(
+            net.net, image.shape[:2], lambda part: [image[part]], out.__setitem__,
+            told=lambda x: net.told(x, 25.0), finish=net.finish, tile=tile,
+            progress=lambda done, total: seen.append(done / total),
+        )  # fmt: skip
+        torch.testing.assert_close(torch.from_numpy(out), whole, atol=2e-6 if name != "nn3d" else 1e-3, rtol=0)
+        assert seen[-1] == 1
+        assert seen == sorted(seen)
+        seen.clear()
+
+
+def test_colours_in_tiles_are_those_of_the_whole_image() -> None:
+    torch.manual_seed(0)
+    model = create("mdsr-baseline", blocks=2, features=8).eval()
+    image = np.random.default_rng(0).integers(0, 256, (30, 41, 3), np.uint8)
+    with torch.no_grad():
+        x = torch.from_numpy(image.astype(np.float32) / 255).permute(2, 0, 1)[None]
+        whole = (model(x, 3)[0] * 255).round().clamp(0, 255).permute(1, 2, 0)
+    for tile in (None, 9):
+        found = n3net.upscale(image, 3, model, tile=tile).astype(np.float32)
+        assert np.abs(found - whole.numpy()).max() <= 1  # where rounding decides
+        assert np.abs(found - whole.numpy()).mean() < 0.01
+    assert n3net.upscale(image[..., 0], 2.5, model).shape == (75, 103)
+    with pytest.raises(UserError, match="at most 2"):
+        n3net.upscale(image, 3, create("edsr-baseline", blocks=1, features=4).eval())
 
 
 def test_halo_is_needed() -> None:

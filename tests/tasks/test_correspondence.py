@@ -249,7 +249,7 @@ def test_wrong_options_are_refused(changes: dict[str, Any], words: str, folder: 
 
 
 def test_networks_for_images_are_refused(folder: Path) -> None:
-    with pytest.raises(UserError, match="dncnn-17 is no network for correspondences"):
+    with pytest.raises(UserError, match="dncnn-17 is not for matches"):
         task(folder, {"name": "dncnn-17"})
 
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -166,7 +167,7 @@ class TestConfig:
     def test_models_for_something_else(self, folder: Path, name: str) -> None:
         options = GaussianOptions(["train"], ["validation"], str(folder), crop=16)
         task = task_class("gaussian")(options, {"name": name}, 0)
-        with pytest.raises(UserError, match=f"model: {name} is not for Gaussian noise"):
+        with pytest.raises(UserError, match=f"model: {name} is not for denoising"):
             task.build_model()
 
     def test_guides(self, folder: Path, tmp_path: Path) -> None:
@@ -266,16 +267,19 @@ class TestOptimizer:
     @pytest.mark.parametrize("shape", [(16, 16), (16, 144), (64, 16)])
     def test_orthogonal(self, shape: tuple[int, int]) -> None:
         """As u vᵀ of the singular value decomposition, with singular values near 1."""
-        matrix = torch.randn(shape, generator=torch.Generator().manual_seed(0))
-        u, _, v = torch.linalg.svd(matrix, full_matrices=False)
-        inner = u.T @ orthogonal(matrix) @ v.T
-        assert (inner - inner.diagonal().diag()).abs().max() < 1e-4
-        assert 0.3 < inner.diagonal().min() <= inner.diagonal().max() < 1.3
-        assert orthogonal(torch.zeros(shape)).abs().max() == 0
+        matrices = torch.randn(2, *shape, generator=torch.Generator().manual_seed(0)) * torch.tensor([1, 1e3]).view(
+            2, 1, 1
+        )
+        for matrix, result in zip(matrices, orthogonal(matrices), strict=True):
+            u, _, v = torch.linalg.svd(matrix, full_matrices=False)
+            inner = u.T @ result @ v.T
+            assert (inner - inner.diagonal().diag()).abs().max() < 1e-4
+            assert 0.3 < inner.diagonal().min() <= inner.diagonal().max() < 1.3
+        assert orthogonal(torch.zeros(1, *shape)).abs().max() == 0
 
     def test_muon(self) -> None:
         """The first step of a matrix is orthogonal and as large as the rate says; what is no matrix is left to Adam."""
-        ours, adams = (create("dncnn", depth=3, features=16) for _ in range(2))
+        ours, adams = (create("dncnn", depth=4, features=16) for _ in range(2))
         adams.load_state_dict(ours.state_dict())
         before = {name: p.detach().clone() for name, p in ours.named_parameters()}
         for model, name in ((ours, "muon"), (adams, "adam")):
@@ -288,11 +292,11 @@ class TestOptimizer:
             if p.shape == (16, 16, 3, 3):
                 step = (p - before[name]).detach()
                 assert step.square().mean().sqrt() == pytest.approx(0.01, rel=0.3)
-                torch.testing.assert_close(step.flatten(1), -0.01 * 12 * orthogonal(gradient[name]))
+                torch.testing.assert_close(step.flatten(1), -0.01 * 12 * orthogonal(gradient[name][None])[0])
                 orthogonalised += 1
             else:
                 torch.testing.assert_close(p, theirs)
-        assert orthogonalised == 1
+        assert orthogonalised == 2
 
     def test_muon_with_closure(self) -> None:
         results = []
@@ -484,6 +488,52 @@ class TestRuns:
         steps = train(tiny(folder, "budget=3s", "validate_every=0"), tmp_path).step  # the budget is used up
         assert steps == len(rates)
 
+    def test_budget_counts_training_only(self, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        now = 0.0
+
+        def tick() -> float:  # a clock that goes on whenever it is looked at
+            nonlocal now
+            now += 1 / 16
+            return now
+
+        kind = task_class("gaussian")
+        validate = kind.validate
+
+        def slow(*args: object) -> dict[str, float]:
+            nonlocal now
+            now += 1000
+            return validate(*args)
+
+        monkeypatch.setattr("n3net.training.loop.time", SimpleNamespace(perf_counter=tick, monotonic=tick))
+        monkeypatch.setattr(kind, "validate", slow)
+        runs = [tmp_path / name for name in ("often", "never")]
+        steps = [
+            train(tiny(folder, "budget=1s", f"validate_every={every}", "save_every=2"), run).step
+            for run, every in zip(runs, (3, 0), strict=True)
+        ]
+        assert steps[0] == steps[1] == 16
+        assert info(runs[0] / "best.safetensors")["training"]["hours"] == pytest.approx(1 / 3600, abs=1e-3)
+
+    @pytest.mark.parametrize("length", ["steps=6", "budget=1s"])
+    def test_a_complete_run_says_so_and_stops(
+        self, folder: Path, tmp_path: Path, length: str, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        first = train(tiny(folder, length), tmp_path)
+        log, files = (tmp_path / "log.jsonl").read_bytes(), sorted(tmp_path.rglob("*"))
+        weights = (tmp_path / "weights.safetensors").read_bytes()
+        capfd.readouterr()
+        assert train(tiny(folder, length), tmp_path) == first
+        assert f"this run is complete after {first.step} steps" in capfd.readouterr().out
+        assert (tmp_path / "log.jsonl").read_bytes() == log
+        assert [path for path in sorted(tmp_path.rglob("*")) if "tfevents" not in path.name] == [
+            path for path in files if "tfevents" not in path.name
+        ]
+        (tmp_path / "weights.safetensors").unlink()  # as if it had been killed before it was written
+        train(tiny(folder, length), tmp_path)
+        assert (tmp_path / "weights.safetensors").read_bytes() == weights
+        assert (tmp_path / "log.jsonl").read_bytes() == log
+        assert train(tiny(folder, f"steps={first.step + 2}"), tmp_path).step == first.step + 2
+
     @pytest.mark.parametrize(
         "change", ["model.k=3", "data.sigma=50", "data.crop=17", "start=identity", "optimizer.name=sgd"]
     )
@@ -530,3 +580,41 @@ class TestRuns:
         train(tiny(folder, "steps=60"), tmp_path)
         lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
         assert [line["waiting"] for line in lines if line["kind"] == "speed"][-1] < 0.5  # a tiny net; a real one: 0.001
+
+
+class TestCompany:
+    """Processes of a run, by threads that stand for them."""
+
+    def test_a_host_with_an_old_copy_is_told(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        from n3net.training import company
+
+        checkpoint.save(tmp_path / "shared", 10, {"state": {"step": 10, "elapsed": 4.5}})
+        checkpoint.save(tmp_path / "old", 5, {"state": {"step": 5, "elapsed": 2.0}})
+        answers = iter([[(10, 4.5), None], [("a", (10, 4.5)), ("b", (5, 2.0))]])
+        monkeypatch.setattr(company, "gathered", lambda *_: next(answers))
+        with pytest.raises(UserError, match=r"process 1 on b finds that of step 5 .* process 0 on a that of step 10"):
+            company.same_checkpoint(tmp_path / "old", rank=1, world=2, patience=0)
+
+    def test_a_directory_may_be_slow(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        from n3net.training import company
+
+        def gathered(value: object, world: int) -> list[object]:
+            if value is None:  # the first question; the file appears behind it
+                checkpoint.save(tmp_path, 10, {"state": {"step": 10, "elapsed": 4.5}})
+                return [(10, 4.5), None]
+            return [("a", (10, 4.5)), value]
+
+        monkeypatch.setattr(company, "gathered", gathered)
+        content, _ = company.same_checkpoint(tmp_path, rank=1, world=2)
+        assert content is not None
+        assert content["state"]["step"] == 10
+
+    def test_shares_need_not_be_equal(self, folder: Path, tmp_path: Path) -> None:
+        """Three processes, four items: as one process, to rounding."""
+        same = ("accelerator=cpu", "optimizer.name=sgd", "optimizer.lr=1e-3", "steps=4", "ema=0", "validate_every=0")
+        process = start(folder, tmp_path / "three", "devices=3", *same)
+        output, _ = process.communicate(timeout=240)
+        assert process.returncode == 0, output
+        assert "3 processes (" in output
+        train(tiny(folder, *same), tmp_path / "one")
+        assert losses(tmp_path / "one") == pytest.approx(losses(tmp_path / "three"), rel=1e-4)

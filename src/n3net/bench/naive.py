@@ -61,7 +61,7 @@ class Block(nn.Module):
         block = self.block
         scale = block._choice(x, None).scale
         grid = block.matching.grid(*x.shape[-2:])
-        found = neighbors(block._embed(x, match_on), x, scale, block.k, grid, block.normalization)
+        found = neighbors(block.embed(x, match_on), x, scale, block.k, grid, block.normalization)
         return torch.cat([x, found - torch.cat([x] * block.k, 1)], 1)
 
 

@@ -8,6 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from n3net.cli.batches import (
+    Batching,
+    ManifestOption,
+    Ray,
+    Resume,
+    RetryFailed,
+    ShardOption,
+    SkipExisting,
+    Workers,
+)
 from n3net.cli.pictures import Device, Force, Inputs, MaxMegapixels, Quality, TileSide, White, finite, plan, run
 from n3net.errors import UserError
 
@@ -79,6 +89,13 @@ def command(
     auto_bright: Annotated[
         bool, typer.Option("--auto-bright", help="Raw files: let LibRaw make the developed picture brighter.")
     ] = False,
+    workers: Workers = None,
+    shard: ShardOption = None,
+    ray: Ray = None,
+    resume: Resume = False,
+    retry_failed: RetryFailed = False,
+    skip_existing: SkipExisting = False,
+    manifest: ManifestOption = None,
 ) -> None:
     """Remove noise from PNG, JPEG, TIFF, WebP and BMP files; metadata, alpha and bit depth stay as they are.
 
@@ -96,6 +113,8 @@ def command(
     n3net denoise night.dng -o night.jpg
 
     n3net denoise night.nef -o night.dng
+
+    n3net denoise archive/ -o clean/ --workers 4 --resume
 
     Exit code: 0 all done, 1 some files failed (the others are done), 2 wrong usage, 130 interrupted.
     """
@@ -115,7 +134,8 @@ def command(
             "--white": white is not None and reference is None,
         },
     )
-    run(inputs, output, work, files, jobs)
+    options = Batching(workers, shard, ray, resume, retry_failed, skip_existing, manifest)
+    run(inputs, output, work, files, options, jobs)
 
 
 def _refuse_unused(jobs: Sequence[Job], for_raw: dict[str, bool], for_others: dict[str, bool]) -> None:

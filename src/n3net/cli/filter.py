@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from n3net.cli.match import Estimator, FieldOfView, Focal, IntrinsicsFiles, Model, Threshold, describe
+from n3net.cli.match import Estimator, FieldOfView, Focal, IntrinsicsFiles, Model, Threshold
 from n3net.cli.pictures import Device, Force
 from n3net.errors import UserError
 
@@ -81,6 +81,8 @@ def command(
     counts = f"{content['matches']} matches, {content['kept']} kept, {content['inliers']} agree"
     typer.echo(f"{matches} -> {target}  {counts}, {result.seconds['scoring']:.2f} s of scoring")
     if result.pose is not None:
+        from n3net.jobs.matching import describe
+
         typer.echo(f"  pose: {describe(result.pose)}")
     for note in notes:
         typer.echo(f"  {note}")

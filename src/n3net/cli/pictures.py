@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from n3net.checking import printable
+from n3net.cli import batches
+from n3net.cli.batches import Batching
 from n3net.errors import UserError
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from n3net.jobs.work import Files, Work
 
 Number = TypeVar("Number", bound=float | None)
+
+MEASURED = 1000  # files, at most, whose pixels are counted for the bar
 
 
 def finite(value: Number) -> Number:
@@ -55,33 +58,35 @@ Device = Annotated[str, typer.Option(help="Where the network runs: cpu, cuda, mp
 MaxMegapixels = Annotated[float, typer.Option(min=0, callback=finite, help="Refuse larger images.")]
 
 
-def run(inputs: list[str], output: str | None, work: Work, files: Files, jobs: Sequence[Job] | None = None) -> None:
+def run(
+    inputs: list[str],
+    output: str | None,
+    work: Work,
+    files: Files,
+    options: Batching,
+    jobs: Sequence[Job] | None = None,
+) -> None:
     """Do all files of a command, and say what was done with each.
 
     Args:
         inputs, output: see :func:`n3net.jobs.planning.plan`.
         work, files: what is done, and how files are read and written.
+        options: where, and what is left out.
         jobs: what :func:`plan` gave, if that was called before.
     """
-    from n3net.cli.progress import file_progress
-    from n3net.jobs import many
-    from n3net.jobs.work import do
+    from n3net.jobs.planning import folder_of
+    from n3net.jobs.tasks import Pictures
 
     jobs = plan(inputs, output, work, files) if jobs is None else jobs
-    files = replace(files, apart=len(jobs) > 1)
-    work.check()
+    if options.given and any(job.source is None or job.target is None for job in jobs):
+        raise UserError("standard input and output are for the plain command; name files or folders")
+    apart = len(jobs) > 1
+    files = replace(files, apart=apart and options.here)
     files.truth  # noqa: B018  (refused at once where it cannot be read)
-    with file_progress([_pixels(job.source, files.apart) for job in jobs]) as progress:
-
-        def one(job: Job) -> None:
-            index = jobs.index(job)
-            progress(index, job.name, 0, 1)
-            record = do(job, work, files, lambda done, total: progress(index, job.name, done, total))
-            typer.echo(printable(record), err=job.target is None)
-
-        code = many.run(jobs, one, lambda line: typer.echo(f"n3net: {printable(line)}", err=True))
-    if code:
-        raise typer.Exit(code)
+    task, folder = Pictures(work, files), folder_of(inputs, output, work.suffix, len(jobs))
+    sizes = [_pixels(job.source, apart) for job in jobs] if len(jobs) <= MEASURED else []
+    if not batches.run(jobs, task, options, folder, force=files.force, sizes=sizes):
+        raise typer.Exit(1)
 
 
 def plan(inputs: list[str], output: str | None, work: Work, files: Files, raw: bool = False) -> list[Job]:
@@ -106,8 +111,9 @@ def _pixels(source: Path | None, apart: bool) -> int:
     """Of a file, for the time it takes; 1 where that is not known."""
     from n3net.io import image_size
     from n3net.io.isolation import isolated
+    from n3net.io.remote import is_remote
 
-    if source is None:
+    if source is None or is_remote(source):
         return 1
     try:
         height, width = isolated(image_size, source) if apart else image_size(source)

@@ -36,9 +36,18 @@ def file_progress(sizes: Sequence[int]) -> Iterator[Update]:
     bar = Progress(*columns, console=console, transient=True)
     task = bar.add_task("", total=sum(sizes) or 1)
 
+    parts: dict[int, float] = {}  # of files that are begun and not done
+    finished: list[float] = [0, 0]  # how many, and their sizes
+    lock = threading.Lock()
+
     def update(index: int, name: str, done: float, total: float = 1) -> None:
-        count = f"{index + 1}/{len(sizes)} " if len(sizes) > 1 else ""
-        bar.update(task, completed=sum(sizes[:index]) + done / total * sizes[index], description=count + name)
+        with lock:
+            if done < total:
+                parts[index] = done / total * sizes[index]
+            elif parts.pop(index, None) is not None:
+                finished[:] = finished[0] + 1, finished[1] + sizes[index]
+            count = f"{min(int(finished[0]) + 1, len(sizes))}/{len(sizes)} " if len(sizes) > 1 else ""
+            bar.update(task, completed=finished[1] + sum(parts.values()), description=count + name)
 
     later = threading.Timer(PATIENCE, bar.start)
     later.daemon = True

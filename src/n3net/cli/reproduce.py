@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -15,6 +16,10 @@ def command(
         typer.Option(help="Directory with Set12, BSD68 ..., or .pairs files for table6. By default $N3NET_DATA."),
     ] = None,
     model: Annotated[list[str] | None, typer.Option(help="Further weights to consider. Repeatable.")] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option(help="Folder of weights to consider, of n3net and of what 'n3net weights import' knows."),
+    ] = None,
     dataset: Annotated[list[str] | None, typer.Option(help="Only these, also others than the paper's.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first images of each data set.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write all figures to this file.")] = None,
@@ -23,10 +28,11 @@ def command(
 ) -> None:
     """Print a table of the paper, with what your weights and data give beside it.
 
-    n3net reproduce table3 --data DIR
+    n3net reproduce table3 --data DIR --weights DOWNLOADED
 
-    Weights take part when they are known by name ('n3net weights list') or given with --model, are of the row's
-    architecture and were trained for its noise level or factor. A dash means that there are none, or no data:
+    Weights take part when they are known by name ('n3net weights list') or given with --model or --weights, are of the
+    row's architecture and were trained for its noise level or factor. Below the table it says where those of each
+    figure come from. A dash means that there are none, or no data:
     nothing is filled in that was not measured.
     """
     from n3net.cli.eval import progress_bar
@@ -34,6 +40,7 @@ def command(
     from n3net.evaluation.paper import TABLES
     from n3net.evaluation.report import check_targets, write
     from n3net.evaluation.reproduce import find_table, reproduce, to_json, to_markdown
+    from n3net.weights.folder import weights_of
 
     check_targets((json, markdown), force)
     if table == "table4":
@@ -46,13 +53,15 @@ def command(
         _correspondences(root, model or [], limit, json, markdown, force)
         return
     wanted = find_table(table, TABLES)
-    with progress_bar() as bar:
+    with TemporaryDirectory() as made, progress_bar() as bar:
         task = bar.add_task("", total=None)
+        files = {} if weights is None else weights_of(weights, Path(made), bar.console.print)
         shown, measured = reproduce(
             wanted,
             root,
             model or [],
             dataset or [],
+            files=files,
             limit=limit,
             progress=lambda what: bar.update(task, description=what),
         )

@@ -14,7 +14,7 @@ def command(
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="e.g. optimizer.lr=5e-4 model.k=4")
     ] = None,
     budget: Annotated[
-        str | None, typer.Option(help="Fit the whole schedule into this much wall-clock time, e.g. 3h.")
+        str | None, typer.Option(help="Fit the whole schedule into this much time of training, e.g. 3h.")
     ] = None,
     runs: Annotated[
         Path | None, typer.Option("--runs", "--run", help="Folder of this run; by default runs/NAME of the config.")

@@ -7,6 +7,16 @@ from typing import Annotated
 
 import typer
 
+from n3net.cli.batches import (
+    Batching,
+    ManifestOption,
+    Ray,
+    Resume,
+    RetryFailed,
+    ShardOption,
+    SkipExisting,
+    Workers,
+)
 from n3net.cli.pictures import Device, Force, Inputs, MaxMegapixels, Quality, TileSide, White, finite, run
 
 
@@ -35,6 +45,13 @@ def command(
     tile: TileSide = None,
     device: Device = "cpu",
     max_megapixels: MaxMegapixels = 400,
+    workers: Workers = None,
+    shard: ShardOption = None,
+    ray: Ray = None,
+    resume: Resume = False,
+    retry_failed: RetryFailed = False,
+    skip_existing: SkipExisting = False,
+    manifest: ManifestOption = None,
 ) -> None:
     """Upscale PNG, JPEG, TIFF, WebP and BMP files; metadata, alpha and bit depth stay as they are.
 
@@ -50,4 +67,5 @@ def command(
     from n3net.jobs.work import Files
 
     files = Files(force, compare, reference, quality, white, max_megapixels)
-    run(inputs, output, Upscale(model, factor, tile, device), files)
+    options = Batching(workers, shard, ray, resume, retry_failed, skip_existing, manifest)
+    run(inputs, output, Upscale(model, factor, tile, device), files, options)

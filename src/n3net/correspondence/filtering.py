@@ -49,7 +49,7 @@ class Filtered:
 
 def filter_network(model: str | Path | nn.Module | None = None) -> CNNet:
     """A network for matches: itself, by name or file, or the default one."""
-    net: CNNet = load_for("matches", MODEL if model is None else model, CNNet)
+    net: CNNet = load_for(MODEL if model is None else model, CNNet)
     return net
 
 

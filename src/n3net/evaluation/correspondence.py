@@ -108,7 +108,7 @@ def network(name: str) -> Filter:
             kept &= pair.mutual
         return scores, kept
 
-    return Filter(label or given, judge, ("mutual",) * mutual, source, getattr(net, "record", {}).get("digest"))
+    return Filter(label or given, judge, ("mutual",) * mutual, source, net.record.get("digest"))
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def method(name: str) -> Method:
     from n3net.models.preparing import prepare
     from n3net.weights.store import load_for
 
-    model = load_for("denoising", name, Denoiser)
+    model = load_for(name, Denoiser)
     net: Any = prepare(model)
 
     def run(noisy: Tensor, sigma: float) -> Tensor:

@@ -76,12 +76,12 @@ def _table2() -> Table:
     )
 
 
-# Columns of Table 3 and what stands for them here; NLNet and UNLNet have no counterpart.
+# Columns of Table 3 and what stands for them here.
 _METHODS = {
     "DnCNN": ("dncnn-17", {"depth": 17}),
     "BM3D": ("bm3d", {}),
-    "NLNet": (None, {}),
-    "UNLNet": (None, {}),
+    "NLNet": ("nlnet", {"patch_size": 7}),
+    "UNLNet": ("unlnet", {"patch_size": 7}),
     "NN3D": ("nn3d", {}),
     "RED30": ("red30", {}),
     "FFDNet": ("ffdnet", {}),
@@ -138,8 +138,8 @@ _UPSCALERS = {
     "Bicubic": "bicubic",
     "SelfEx": "selfex",
     "WSD-SR": "wsd-sr",
-    "MemNet": None,
-    "MDSR": None,
+    "MemNet": "memnet",
+    "MDSR": "mdsr",
     "VDSR": "vdsr",
     "N3Net": "n3net-sr",
 }

@@ -15,11 +15,17 @@ from n3net.evaluation.methods import Method, method, trained_for
 from n3net.evaluation.paper import Reported, Table
 from n3net.evaluation.restoration import Level, Row, summarize
 from n3net.methods.registry import METHODS
+from n3net.models.interface import Recipe
 from n3net.models.registry import MODELS, full_config
 from n3net.weights import available, info, locate
+from n3net.weights.format import expected_shapes
+from n3net.weights.record import origin
+from n3net.weights.store import NN3D, SHIPPED
 
 # What may differ from the paper's network without making it another row of a table.
 DETAILS = {"noise_map", "relative", "options", "first_norm", "norm", "unit"}
+
+NEARLY = 2.5  # gray levels that NN3D's second network may be off: its authors had one every 5
 
 # Where else the images of a data set may be; BSD100 is the validation split of BSDS500.
 ELSEWHERE = {"BSD100": "BSDS500/val"}
@@ -69,6 +75,7 @@ class Measured:
     psnr: float
     ssim: float
     n: int
+    source: str  # where the weights come from
 
 
 def reproduce(
@@ -77,6 +84,7 @@ def reproduce(
     extra: Sequence[str] = (),
     datasets: Sequence[str] = (),
     *,
+    files: Mapping[str, Path] | None = None,
     limit: int | None = None,
     progress: Callable[[str], None] = lambda what: None,
 ) -> tuple[Table, list[Measured]]:
@@ -87,6 +95,7 @@ def reproduce(
         root: directory with one directory for each data set.
         extra: weights to consider beside those that are known by name.
         datasets: measure on these instead of the paper's.
+        files: further weights by name, as :func:`n3net.weights.folder.weights_of` finds them.
         limit: use only the first images.
         progress: called before each measurement.
 
@@ -94,10 +103,12 @@ def reproduce(
         The table, with rows or columns for further data sets, and what was measured.
     """
     table, task = with_datasets(table, datasets), TASKS[table.task]
-    records = {name: info(locate(name)) for name in extra}
-    for name in available():
+    paths = {**{name: locate(name) for name in extra}, **(files or {})}
+    records = {name: info(path) for name, path in paths.items()}
+    for name, path in available().items():
         with suppress(UserError):  # 'n3net weights list' says what is wrong with it
-            records.setdefault(name, info(locate(name)))
+            records.setdefault(name, info(path))
+            paths.setdefault(name, path)
     cache: dict[tuple[str, str, float], tuple[Method, dict[str, Any]]] = {}
     measured = []
     for figure in table.figures:
@@ -108,12 +119,30 @@ def reproduce(
             key = (name, figure.dataset, figure.level)
             if key not in cache:
                 progress(f"{figure.dataset} {Level(task.level, figure.level)} {name}")
-                model = task.method(name)
+                model = task.method(_at_paths(name, paths))
                 rows = task.evaluate([model], image_set(directory, limit), [figure.level])
                 cache[key] = model, summarize(rows)[0]
             model, result = cache[key]
-            measured.append(Measured(figure, name, model.trained_for, result["psnr"], result["ssim"], result["n"]))
+            numbers = result["psnr"], result["ssim"], result["n"]
+            measured.append(Measured(figure, name, model.trained_for, *numbers, _source(name, paths, records)))
     return table, measured
+
+
+def _at_paths(name: str, paths: Mapping[str, Path]) -> str:
+    """A name of weights, or of NN3D on some, with their files."""
+    parts = name.removeprefix(NN3D).split(",")
+    if name in paths or not all(part in paths for part in parts):
+        return f"{name}={paths[name]}" if name in paths else name
+    return f"{name}={NN3D}{','.join(str(paths[part]) for part in parts)}"
+
+
+def _source(name: str, paths: Mapping[str, Path], records: Mapping[str, dict[str, Any]]) -> str:
+    """Where the weights of a name come from; methods that learn nothing have none."""
+    parts = [name] if name in paths else name.removeprefix(NN3D).split(",")
+    known = [origin(part, records[part], paths[part].parent == SHIPPED) for part in parts if part in paths]
+    if not known:
+        return f"{name}, no weights"
+    return ("NN3D on " if name not in paths else "") + " and ".join(known)
 
 
 def find_directory(root: Path, dataset: str) -> Path | None:
@@ -151,10 +180,33 @@ def candidates(figure: Reported, records: dict[str, dict[str, Any]], task: Task 
     if figure.model == "bicubic" or figure.model in METHODS:
         yield figure.model
         return
-    for name, record in records.items():
+    fitting = {name: record for name, record in records.items() if _stands_for(record["model"], figure)}
+    for name, record in fitting.items():
         levels = task.trained_for(record)
-        if levels and levels[0] <= figure.level <= levels[1] and _stands_for(record["model"], figure):
-            yield f"nn3d:{name}" if figure.model == "nn3d" else name
+        if not levels or not levels[0] <= figure.level <= levels[1] or _training(record).get("clipped"):
+            continue
+        if figure.model != "nn3d":
+            yield name
+        elif record["model"]["config"].get("noise_map"):
+            yield f"{NN3D}{name}"
+        else:
+            yield from (f"{NN3D}{name},{other}" for other in _for_half(figure.level, record, fitting, task))
+
+
+def _for_half(level: float, record: dict[str, Any], records: dict[str, dict[str, Any]], task: Task) -> list[str]:
+    """The weights of the same origin for half of a level, or nearly: what NN3D's second round asks for."""
+    found = []
+    for name, other in records.items():
+        levels = task.trained_for(other)
+        alike = _training(other).get("imported") == _training(record).get("imported")
+        if levels and levels[0] == levels[1] and alike and abs(levels[0] - level / 2) <= NEARLY:
+            found.append((abs(levels[0] - level / 2), name))
+    return [name for _, name in sorted(found)[:1]]
+
+
+def _training(record: dict[str, Any]) -> dict[str, Any]:
+    training = record.get("training")
+    return training if isinstance(training, dict) else {}
 
 
 def _stands_for(model: dict[str, Any], figure: Reported) -> bool:
@@ -162,10 +214,14 @@ def _stands_for(model: dict[str, Any], figure: Reported) -> bool:
     wanted = "dncnn-17" if figure.model == "nn3d" else str(figure.model)
     if model["name"] not in MODELS or MODELS[model["name"]].build is not MODELS[wanted].build:
         return False
-    expected, found = full_config(wanted, **figure.config), model["config"]
-    return found.get("channels", 1) == 1 and all(
-        found.get(key) == expected[key] for key in expected if key not in DETAILS
-    )
+    expected, found = full_config(wanted, **figure.config), full_config(model["name"], **model["config"])
+    keys = [key for key in expected if key not in DETAILS]
+    differing = [key for key in keys if found.get(key) != expected[key]]
+    if found.get("channels", 1) != 1 or any(found.get(k) is not None and expected[k] is not None for k in differing):
+        return False
+    # where one of them leaves it to the model, the tensors decide
+    as_expected = Recipe(model["name"], {**found, **{key: expected[key] for key in keys}})
+    return not differing or expected_shapes(Recipe(model["name"], found)) == expected_shapes(as_expected)
 
 
 def to_markdown(table: Table, measured: Sequence[Measured]) -> str:
@@ -209,6 +265,7 @@ def to_json(table: Table, measured: Sequence[Measured]) -> dict[str, Any]:
         "results": [
             {
                 "model": m.weights,
+                "weights": m.source,
                 "dataset": m.figure.dataset,
                 TASKS[table.task].level: m.figure.level,
                 "psnr": m.psnr,
@@ -237,7 +294,7 @@ def _key(figure: Reported) -> Reported:
 
 
 def _mark(m: Measured, level: str, notes: list[str]) -> int:
-    note = f"{m.weights}, {m.n} image{'s' if m.n > 1 else ''}"
+    note = f"{m.source}, {m.n} image{'s' if m.n > 1 else ''}"
     if m.trained_for and m.trained_for[0] < m.trained_for[1]:
         note += f"; one network for {level} {m.trained_for[0]:g} to {m.trained_for[1]:g}"
     if note not in notes:

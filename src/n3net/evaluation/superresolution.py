@@ -48,7 +48,7 @@ def upscaler(name: str) -> Method:
     from n3net.models.preparing import prepare
     from n3net.weights.store import load_for
 
-    model = load_for("super-resolution", name, Upscaler, ColorUpscaler)
+    model = load_for(name, Upscaler, ColorUpscaler)
     net: Any = prepare(model)
     if isinstance(net, ColorUpscaler):
         return Method(label, _in_colors(net), 3, trained_for(model.record), model.record["digest"])

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from n3net.errors import UserError
+from n3net.io.remote import is_remote, uploading
 
 LONGEST = 240  # bytes of a name that leave room for '.' and '.part'
 ABOUT_THE_PLACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENOENT, errno.EACCES}
@@ -40,6 +41,11 @@ def writing(target: Path | None, force: bool, *, durable: bool = False) -> Itera
         yield buffer
         sys.stdout.buffer.write(buffer.getbuffer())
         sys.stdout.buffer.flush()
+        return
+    if is_remote(target):
+        refuse_existing(target, force)
+        with uploading(target, force) as upload:
+            yield upload
         return
     with placing(target, force, durable=durable) as part, _Output(io.FileIO(part, "r+"), 1 << 16) as file:
         yield file

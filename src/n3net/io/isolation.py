@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import os
 import pickle
+import queue
 import signal
 import subprocess
 import sys
@@ -39,10 +40,11 @@ class Worker:
         memory: bytes that a call may take beside those the process has before it, or None; by RLIMIT_AS, where there
             is one.
         seconds: that a call may last, or None; those it takes to start the process do not count.
+        quiet: drop what functions print, and decoders complain about, instead of showing it as standard error.
     """
 
-    def __init__(self, memory: int | None = None, seconds: float | None = None) -> None:
-        self.memory, self.seconds = memory, seconds
+    def __init__(self, memory: int | None = None, seconds: float | None = None, quiet: bool = False) -> None:
+        self.memory, self.seconds, self.quiet = memory, seconds, quiet
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
 
@@ -62,7 +64,7 @@ class Worker:
 
     def _call(self, function: Callable[..., R], args: Any, kwargs: Any) -> R:
         name = getattr(function, "__qualname__", repr(function))
-        request = _packed((function, args, kwargs, self.memory))  # before anything is sent: it may not be possible
+        request = _packed((function, args, kwargs, self.memory, _folder()))  # first: it may not be possible
         process, pipes = self._started()
         late = threading.Event()
 
@@ -99,13 +101,16 @@ class Worker:
             self._end()
         fresh = self._process is None
         process = self._process = self._process or subprocess.Popen(
-            [sys.executable, "-P", "-c", START], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-P", "-c", START],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if self.quiet else None,
         )
         assert process.stdin is not None
         assert process.stdout is not None
         if fresh:
             try:
-                process.stdin.write(pickle.dumps([path or os.getcwd() for path in sys.path]))
+                process.stdin.write(pickle.dumps([path or _folder() or path for path in sys.path]))
                 process.stdin.flush()
                 _receive(process.stdout)
             except (OSError, EOFError):
@@ -128,6 +133,12 @@ class Worker:
             with contextlib.suppress(OSError):  # what was not sent
                 pipe.close()  # type: ignore[union-attr]
         return code
+
+    def kill(self) -> None:
+        """End the process at once, in the middle of a call of another thread if there is one."""
+        process = self._process
+        if process is not None:
+            process.kill()
 
     def close(self) -> None:
         """End the process, if it runs; another call would start one."""
@@ -153,7 +164,7 @@ def isolated(
     As many threads as there are may call; there are then as many processes.
     """
     with _idle_lock:
-        worker = _idle.pop() if _idle else Worker()
+        worker = _idle.pop() if _idle else Worker(quiet=True)
     worker.memory, worker.seconds = memory, seconds
     try:
         return worker.call(function, *args, **kwargs)
@@ -176,22 +187,44 @@ if hasattr(os, "register_at_fork"):  # a forked process must not speak to the wo
 
 
 def serve() -> None:
-    """What a worker process does: calls from its standard input, answers to its standard output, until that ends."""
+    """What a worker process does: calls from its standard input, answers to its standard output, until that ends.
+
+    When its input ends, whoever asked is gone, and nobody wants the rest of a call.
+    """
     warnings.filterwarnings("ignore", module=r"PIL\.")  # as in the command line
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the caller decides
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)  # what functions print is not an answer
-    with contextlib.suppress(OSError, EOFError):
+    calls: queue.SimpleQueue[list[bytearray]] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=[requests, calls], daemon=True).start()
+    with contextlib.suppress(OSError):
         _send(answers, _packed("ready"))
         while True:
-            _send(answers, _answer(*_receive(requests)))
+            _send(answers, _answer(*_unpacked(calls.get())))
 
 
-def _answer(function: Callable[..., Any], args: Any, kwargs: Any, memory: int | None) -> list[Any]:
+def _listen(requests: IO[bytes], calls: queue.SimpleQueue[list[bytearray]]) -> None:
+    with contextlib.suppress(OSError, EOFError):
+        while True:
+            calls.put(_parts(requests))
+    os._exit(0)
+
+
+def _folder() -> str | None:
+    """The current one, which names of files may be relative to; None where it was removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
+
+
+def _answer(function: Callable[..., Any], args: Any, kwargs: Any, memory: int | None, folder: str | None) -> list[Any]:
     """Whether it failed, and the result or the exception."""
     try:
+        if folder is not None:
+            os.chdir(folder)
         with _memory_limit(memory):
             result = function(*args, **kwargs)
         return _packed((False, result))
@@ -251,10 +284,18 @@ def _send(pipe: IO[bytes], parts: list[Any]) -> None:
 
 
 def _receive(pipe: IO[bytes]) -> Any:
-    """What was sent; arrays can be written to, as if they were made here."""
+    return _unpacked(_parts(pipe))
+
+
+def _parts(pipe: IO[bytes]) -> list[bytearray]:
     count = int.from_bytes(_exactly(pipe, 8), "little")
     sizes = [int.from_bytes(_exactly(pipe, 8), "little") for _ in range(count)]
-    head, *buffers = [_exactly(pipe, n) for n in sizes]
+    return [_exactly(pipe, n) for n in sizes]
+
+
+def _unpacked(parts: list[bytearray]) -> Any:
+    """What was packed; arrays can be written to, as if they were made here."""
+    head, *buffers = parts
     return pickle.loads(head, buffers=buffers)
 
 

@@ -89,7 +89,7 @@ def to_type(pixels: Array, dtype: npt.DTypeLike, peak: float | None = None) -> A
 
 def format_for(name: str | PurePath) -> str:
     """The format that a file's name asks for."""
-    suffix = PurePath(name).suffix.lower()
+    suffix = PurePath(str(name)).suffix.lower()
     if suffix not in SUFFIXES:
         raise UserError(f"{name}: cannot write {suffix or 'a file without ending'}; use one of {' '.join(SUFFIXES)}")
     return SUFFIXES[suffix]

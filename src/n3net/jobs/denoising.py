@@ -7,7 +7,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from n3net.errors import UserError
-from n3net.jobs.work import Files, Progress, Result, Work
+from n3net.jobs.work import Files, Progress, Result, Work, digest_of
 
 if TYPE_CHECKING:
     from n3net.io import Picture
@@ -44,6 +44,14 @@ class Denoise(Work):
     captions = ("noisy", "denoised", "clean")
     suffix = "-denoised"
 
+    @property
+    def networks(self) -> tuple[str, ...]:
+        from n3net.restoration.denoising import COLOR, GRAY
+        from n3net.restoration.photographs import PHOTO
+        from n3net.restoration.raw import RAW
+
+        return (GRAY, COLOR, PHOTO, RAW) if self.model is None else (self.model,)
+
     def check(self) -> None:
         from n3net.models.preparing import check_device
 
@@ -62,7 +70,9 @@ class Denoise(Work):
         gray = picture.pixels.ndim == 2 or is_gray(picture.pixels)
         model = self._networks(gray)
         pixels, note = (self._photograph if self.real else self._white)(picture, model, progress)
-        return Result(pixels.shape[:2], lambda: replace(picture, pixels=pixels), lambda: picture, note)
+        return Result(
+            pixels.shape[:2], lambda: replace(picture, pixels=pixels), lambda: picture, note, weights=digest_of(model)
+        )
 
     def _white(self, picture: Picture, model: Any, progress: Progress) -> tuple[Any, str]:
         """Pixels without white noise, and what was done."""
@@ -118,7 +128,7 @@ class Denoise(Work):
         photo = RawPhoto(job.source, files.max_pixels)
         if job.target is not None and ending != DNG:
             check_sides(format_for(job.target), *photo.mosaic.shape)
-        levels, note = _levels(photo, self.noise)
+        levels, note = raw_levels(photo, self.noise)
         before = photo.develop(8, self.auto_bright) if files.needs_before else None
         denoise_photo(
             photo, levels, model, strength=self.strength, tile=self.tile, device=self.device, progress=progress
@@ -135,6 +145,7 @@ class Denoise(Work):
             lambda: before or after(),
             note,
             None if write is None else lambda file: write(file, photo),
+            digest_of(model),
         )
 
     @cached_property
@@ -174,7 +185,7 @@ class Denoise(Work):
         return prepare(raw_denoiser_for(RAW if given is None else given), self.device)
 
 
-def _levels(photo: Any, given: tuple[float, float] | None) -> tuple[Any, str]:
+def raw_levels(photo: Any, given: tuple[float, float] | None) -> tuple[Any, str]:
     """Noise of each plane of a raw file, and where it is known from."""
     from n3net.noise.sensor import NoiseLevel
     from n3net.noise.sensor_estimate import TRUSTED, estimate_level

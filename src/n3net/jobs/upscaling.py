@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from n3net.jobs.work import Files, Progress, Result, Work
+from n3net.jobs.work import Files, Progress, Result, Work, digest_of
 
 if TYPE_CHECKING:
     from n3net.io import Picture
@@ -29,6 +29,12 @@ class Upscale(Work):
 
     captions = ("bicubic", "upscaled", "original")
     suffix = "-upscaled"
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        from n3net.restoration.upscaling import DEFAULT
+
+        return (self.model or DEFAULT,)
 
     def check(self) -> None:
         from n3net.models.preparing import check_device
@@ -61,7 +67,8 @@ class Upscale(Work):
         metadata = replace(picture.metadata, exif=exif_of_size(picture.metadata.exif, height, width))
         after = replace(picture, pixels=out, alpha=self._bicubic(picture.alpha), metadata=metadata)
         bicubic = lambda: replace(after, pixels=self._bicubic(picture.pixels))  # noqa: E731
-        return Result(size, lambda: after, bicubic, f"x{self.factor:g} to {width} x {height}")
+        note = f"x{self.factor:g} to {width} x {height}"
+        return Result(size, lambda: after, bicubic, note, weights=digest_of(self._network))
 
     @cached_property
     def _network(self) -> Any:

@@ -9,18 +9,22 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from contextlib import ExitStack
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from n3net.errors import UserError
+from n3net.jobs.records import Record
 
 if TYPE_CHECKING:
     from n3net.io import Picture
     from n3net.jobs.planning import Job
 
 Progress = Callable[[int, int], None]  # pixels done, pixels in all
+
+NOT_IN_RESULTS = ("model", "tile", "device")
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class Result:
         before: gives what it is compared with.
         note: what was done.
         write: writes the file instead, where it is no picture.
+        weights: SHA-256 of those that were used.
     """
 
     size: tuple[int, int]
@@ -40,6 +45,7 @@ class Result:
     before: Callable[[], Picture]
     note: str
     write: Callable[[BinaryIO], None] | None = None
+    weights: str = ""
 
 
 @dataclass(frozen=True)
@@ -134,6 +140,17 @@ class Work(ABC):
         """The settings; networks are loaded again in another process."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What results depend on, as JSON knows it, without the name of weights, which may come to mean others."""
+        own = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in NOT_IN_RESULTS}
+        return {"work": type(self).__name__.lower(), **own}
+
+    @property
+    @abstractmethod
+    def networks(self) -> tuple[str, ...]:
+        """Weights that files may need, by name or path."""
+
     @abstractmethod
     def check(self) -> None:
         """Refuse what goes wrong with every file, such as weights or a device that are not there."""
@@ -147,37 +164,28 @@ class Work(ABC):
         raise UserError("a raw file of a camera; only 'n3net denoise' takes them")
 
 
-@dataclass(frozen=True)
-class Record:
-    """What was done with a file, in types that every process and every file format knows."""
-
-    source: str
-    target: str
-    height: int
-    width: int
-    note: str
-    seconds: float
-
-    def __str__(self) -> str:
-        return f"{self.source} -> {self.target}  {self.width} x {self.height}, {self.note}, {self.seconds:.1f} s"
-
-
 def do(job: Job, work: Work, files: Files, progress: Progress) -> Record:
     """Read a file, work on it, write what was made of it."""
     from n3net.io.files import refuse_existing
+    from n3net.io.remote import local
     from n3net.raw import is_raw
 
     refuse_existing(job.target, files.force)
     start = time.perf_counter()
     truth = files.truth
-    result = work.raw(job, files, progress) if is_raw(job.source) else _picture(job, work, files, progress)
-    scores = _scores(result, truth) if truth is not None else ["", ""]
-    files.write(job.target, result)
-    if files.compare is not None:
-        captions = [c + score for c, score in zip(work.captions, [*scores, ""], strict=True)]
-        _write_comparison(files, captions, [result.before(), result.picture(), truth])
+    with ExitStack() as stack:
+        if job.source is not None and is_raw(job.source):
+            result = work.raw(replace(job, source=stack.enter_context(local(job.source))), files, progress)
+        else:
+            result = _picture(job, work, files, progress)
+        scores = _scores(result, truth) if truth is not None else ["", ""]
+        files.write(job.target, result)
+        if files.compare is not None:
+            captions = [c + score for c, score in zip(work.captions, [*scores, ""], strict=True)]
+            _write_comparison(files, captions, [result.before(), result.picture(), truth])
     where = "standard output" if job.target is None else str(job.target)
-    return Record(job.name, where, *result.size, result.note + scores[1], time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    return Record(job.name, where, *result.size, result.note + scores[1], seconds, weights=result.weights)
 
 
 def _picture(job: Job, work: Work, files: Files, progress: Progress) -> Result:
@@ -220,3 +228,8 @@ def _write_comparison(files: Files, captions: list[str], pictures: list[Picture 
     check_sides(format, sheet.height, sheet.width)
     with writing(files.compare, files.force) as file:
         sheet.save(file, format)
+
+
+def digest_of(network: Any) -> str:
+    """SHA-256 of a network's weights, if it came from a file."""
+    return str(getattr(network, "record", {}).get("digest", ""))

@@ -228,6 +228,25 @@ def _select_backward(p: Any) -> list[Argument]:
     return [w, z, c, z, c]
 
 
+def _choose(p: Any) -> list[Argument]:
+    queries, items = p.batch * p.queries, p.batch * p.items
+    index = Numbers(queries * p.slots, torch.int64)
+    compared = [Numbers(queries * p.embedding), Numbers(items * p.embedding)]
+    return [
+        *compared,
+        index,
+        Numbers(queries),
+        Numbers(queries),
+        Numbers(items * p.channels),
+        Numbers(queries * p.k * p.channels),
+    ]
+
+
+def _choose_backward(p: Any) -> list[Argument]:
+    q, e, index, s, c, v, out = _choose(p)
+    return [out, q, e, index, s, c, v, q, e, s, c, v]
+
+
 def _weight_gradient(p: Any) -> list[Argument]:
     size = (p.height, p.width)
     x = Pixels((p.batch, p.in_channels, *size), (p.x_batch, 1, p.x_row, p.x_col))
@@ -266,6 +285,8 @@ ARGUMENTS: dict[str, Callable[[Any], Sequence[Argument]]] = {
     "neighbors": _neighbors,
     "select": _select,
     "select_backward": _select_backward,
+    "choose": _choose,
+    "choose_backward": _choose_backward,
     "conv_packed_size": lambda p: [Numbers(1, torch.int64)],
     "conv_pack": lambda p: [Numbers(9 * p.in_channels * p.out_channels), Packed(p.in_channels, p.out_channels)],
     "conv_chain": lambda p: [Layers(p)],

@@ -62,6 +62,17 @@ struct Rows {
     int64_t threads;
 };
 
+// Queries of sets, each with candidates of its own. Mirrors `Pool` in native_sets.py.
+struct Pool {
+    int64_t batch, queries, items;
+    int64_t slots;      // candidates of a query, M
+    int64_t embedding;  // numbers that are compared
+    int64_t channels;   // numbers that are aggregated, C
+    int64_t k;
+    int64_t euclidean, hard;  // as in Problem
+    int64_t threads;
+};
+
 // Weights of a 3 x 3 convolution. These four mirror the structures of kernel/convolution.py.
 struct Packing {
     int64_t in_channels, out_channels;
@@ -302,6 +313,14 @@ template <class Baseline, class Avx2, class Avx512> int run(Baseline baseline, A
     }                                                                                                                  \
     extern "C" int n3_select_backward_##name(const Rows *p, const T *gw, const T *z, const T *c, T *gz, T *gc) {       \
         return valid(*p) ? N3_RUN(select_backward<T>(*p, gw, z, c, gz, gc)) : INVALID;                                 \
+    }                                                                                                                  \
+    extern "C" int n3_choose_##name(const Pool *p, const T *q, const T *e, const int64_t *i, const T *s, const T *c,   \
+                                    const T *v, T *out) {                                                              \
+        return valid(*p) ? N3_RUN(choose<T>(*p, q, e, i, s, c, v, out)) : INVALID;                                     \
+    }                                                                                                                  \
+    extern "C" int n3_choose_backward_##name(const Pool *p, const T *g, const T *q, const T *e, const int64_t *i,      \
+                                             const T *s, const T *c, const T *v, T *gq, T *ge, T *gs, T *gc, T *gv) {  \
+        return valid(*p) ? N3_RUN(choose_backward<T>(*p, g, q, e, i, s, c, v, gq, ge, gs, gc, gv)) : INVALID;          \
     }                                                                                                                  \
     extern "C" int n3_norm_statistics_##name(const Norm *p, const T *x, T *mean, T *var) {                             \
         return valid(*p) ? N3_RUN(norm_statistics<T>(*p, x, mean, var)) : INVALID;                                     \

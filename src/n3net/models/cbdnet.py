@@ -8,11 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from n3net.models.interface import Network
+
 ASYMMETRY = 0.3  # an estimate that is too low counts 0.7, one that is too high 0.3
 ESTIMATE, SMOOTH = 0.5, 0.05  # what the errors of the estimate and its steps count in the loss
 
 
-class CBDNet(nn.Module):
+class CBDNet(Network):
     """An estimator of the noise level of each pixel and channel, and a U-shaped network that is given its result.
 
     Args:
@@ -22,7 +24,8 @@ class CBDNet(nn.Module):
         (B, 3, H, W) in [0, 1] -> (B, 3, H, W)
     """
 
-    alignment = 4  # pixels: a tile of an image starts at a multiple of this
+    alignment = 4
+    estimates_noise = True
 
     def __init__(self, features: int = 64) -> None:
         super().__init__()

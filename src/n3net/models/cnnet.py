@@ -7,6 +7,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from n3net.models.interface import Model
 from n3net.nn import N3Block, N3Options, SetNorm
 
 
@@ -49,7 +50,7 @@ def point_net(channels: int, out_channels: int, features: int) -> nn.Sequential:
     return nn.Sequential(*(PointBlock(a, b) for a, b in pairwise(widths)))
 
 
-class CNNet(nn.Module):
+class CNNet(Model):
     """Scores of correspondences, each judged in the context of all.
 
     Args:
@@ -67,6 +68,8 @@ class CNNet(nn.Module):
         torch.Size([2, 100])
     """
 
+    purpose = "matches"
+
     def __init__(self, features: int = 128, depth: int = 12, *, ratio: bool = False, mutual: bool = False) -> None:
         super().__init__()
         self.ratio, self.mutual = ratio, mutual
@@ -74,6 +77,9 @@ class CNNet(nn.Module):
         self.blocks = nn.ModuleList([SetBlock(features, features) for _ in range(depth)])
         self.last = nn.Linear(features, 1)
         _initialize(self)
+
+    def example(self, generator: torch.Generator) -> Tensor:
+        return self(torch.rand(1, 60, self.in_channels, generator=generator))
 
     @property
     def in_channels(self) -> int:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
+from n3net.models.interface import Model
 
-class Denoiser(nn.Module):
+
+class Denoiser(Model):
     """Removes noise from images in [0, 1] with any network for images.
 
     Args:
@@ -17,21 +21,34 @@ class Denoiser(nn.Module):
             noise ask the same of it, and an image without noise stays as it is.
     """
 
+    purpose = "denoising"
+
     def __init__(self, net: nn.Module, channels: int = 1, noise_map: bool = False, relative: bool = False) -> None:
         super().__init__()
         if relative and not noise_map:
             raise ValueError("relative: only with a noise map")
         self.net, self.channels, self.noise_map, self.relative = net, channels, noise_map, relative
 
-    def forward(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:
+    @staticmethod
+    def ends(**settings: Any) -> tuple[int, int]:
+        return settings["channels"] + settings["noise_map"], settings["channels"]
+
+    def example(self, generator: torch.Generator) -> Tensor:
+        ramp = torch.linspace(0, 1, 60).expand(1, self.channels, 60, 60)
+        return self(ramp + 0.1 * torch.randn(ramp.shape, generator=generator), sigma=25.0)
+
+    def forward(self, x: Tensor, sigma: float | Tensor | None = None, both: bool = False) -> Any:
         """Denoise.
 
         Args:
             x: noisy image (B, channels, H, W), in [0, 1].
             sigma: standard deviation of the noise in gray levels of 0..255, a number, (B,) or (B, 1, H, W); ignored by
                 a net without noise map, which knows one level only.
+            both: of a net that estimates the noise, as CBDNet does: the estimate, too, for training.
         """
         told = self.told(x, sigma)
+        if both:
+            return self.net.both(told)  # type: ignore[operator]
         return self.finish(self.net(told), told)
 
     def told(self, x: Tensor, sigma: float | Tensor | None = None) -> Tensor:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from n3net.models.interface import Network
 from n3net.nn.convolutions import FusedSequential
 
 
-class DnCNN(nn.Module):
+class DnCNN(Network):
     """Conv/BN/ReLU layers with a skip connection around them (Zhang et al. 2017; supplement, Table 9).
 
     Args:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from n3net.models.interface import Network
+
 MEAN = (0.4488, 0.4371, 0.4040)  # of DIV2K's colours
 FACTORS = (2, 3, 4)
 
@@ -22,7 +24,7 @@ class ResidualBlock(nn.Module):
         return torch.add(x, out, alpha=self.scale)
 
 
-class MDSR(nn.Module):
+class MDSR(Network):
     """One body for all factors, with a beginning and an end for each.
 
     Args:

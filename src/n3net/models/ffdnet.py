@@ -6,8 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from n3net.models.interface import Network
 
-class FFDNet(nn.Module):
+
+class FFDNet(Network):
     """Pixels are rearranged into four images of half the size, and put back at the end.
 
     Args:
@@ -38,7 +40,7 @@ class FFDNet(nn.Module):
             if isinstance(layer, nn.Conv2d) and not layer.weight.is_meta:
                 nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
 
-    alignment = 2  # pixels: a tile of an image starts at a multiple of this
+    alignment = 2
 
     @property
     def reach(self) -> int:

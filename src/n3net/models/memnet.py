@@ -5,8 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from n3net.models.interface import Network
 
-class MemNet(nn.Module):
+
+class MemNet(Network):
     """``blocks`` memory blocks of ``units`` residual units each, and an image from each of them, which are weighted.
 
     All convolutions come behind a batch norm and a ReLU. The units of a block share their two convolutions, the images
@@ -40,7 +42,11 @@ class MemNet(nn.Module):
         return 2 + sum(2 * len(block.units) for block in self.blocks if isinstance(block, MemoryBlock))
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.einsum("m,mbchw->bchw", self.weights, torch.stack(self.outputs(x)))
+        return self.combined(torch.stack(self.outputs(x)))
+
+    def combined(self, images: Tensor) -> Tensor:
+        """The result, from the images of all blocks: (M, B, 1, H, W) -> (B, 1, H, W)."""
+        return torch.einsum("m,mbchw->bchw", self.weights, images)
 
     def outputs(self, x: Tensor) -> list[Tensor]:
         """The images of all blocks, of which the result is the weighted sum; in training each is compared, too."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
 from n3net.models.dncnn import DnCNN
+from n3net.models.interface import Composed
 from n3net.nn import N3Block2d, N3Options
 from n3net.selection import Rule
 
 
-class N3Net(nn.Module):
+class N3Net(Composed):
     """``stages`` DnCNNs of ``depth`` layers with an N3 block after each but the last.
 
     Args:
@@ -45,7 +46,7 @@ class N3Net(nn.Module):
         window: int = 15,
         options: str | N3Options = "paper",
         rule: Rule = "continuous",
-        match_on: str = "embedding",
+        match_on: Literal["embedding", "input", "denoised"] = "embedding",
         first_norm: bool = True,
         norm: bool = True,
         backend: str = "auto",

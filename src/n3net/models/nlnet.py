@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from n3net.models.interface import Network, Stepwise
 from n3net.models.patch_groups import (
     Members,
     PatchGroups,
@@ -25,7 +26,7 @@ OPPONENT = ((1 / 3, 1 / 3, 1 / 3), (0.5, 0.0, -0.5), (0.25, -0.5, 0.25))  # lumi
 NOISE = 25.0 / 255  # that the first weights are made for
 
 
-class NLNet(nn.Module):
+class NLNet(Stepwise):
     """Stages x ← (1 - λ) x + λ y - L'φ(L x): what L finds in groups of similar patches, φ judges and L' takes away.
 
     L filters the image with M zero-mean filters and sums the results over each pixel's group with weights that all
@@ -82,7 +83,7 @@ class NLNet(nn.Module):
         return torch.einsum("ij,bjhw->bihw", opponent.inverse(), x - x.new_tensor([0, 0.5, 0.5]).view(-1, 1, 1))
 
 
-class NLStage(nn.Module):
+class NLStage(Network):
     """L'φ(L x) of one stage.
 
     Args:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from n3net.models.denoiser import Denoiser
+from n3net.models.interface import Stepwise
 from n3net.neighbors.backends import distances
 from n3net.neighbors.grid import Grid, Matching, col2im, crop, im2col, pad
 from n3net.neighbors.reference import slots_of
@@ -17,7 +18,7 @@ STRENGTH = 0.25  # tau, where coefficients are halved, in standard deviations of
 BAND = 2**22  # numbers of the groups that are filtered at a time
 
 
-class NN3D(nn.Module):
+class NN3D(Stepwise):
     """Rounds k = 1, 2: a network removes noise, and a filter what differs among similar patches of its output.
 
     The first round starts from the noisy image z, the k-th from z / k + (1 - 1 / k) times the result before, in which

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
+from n3net.models.interface import Model
 from n3net.noise.sensor import Stabilizer
 
 
-class RawDenoiser(nn.Module):
+class RawDenoiser(Model):
     """Removes noise of variance a·y + b from planes of one colour, linear, black 0 and white 1.
 
     Args:
@@ -19,9 +22,18 @@ class RawDenoiser(nn.Module):
             a and b, as in the program of 2018.
     """
 
+    purpose = "raw data"
+
     def __init__(self, net: nn.Module, stabilize: bool = True) -> None:
         super().__init__()
         self.net, self.stabilize = net, stabilize
+
+    @staticmethod
+    def ends(**_: Any) -> tuple[int, int]:
+        return 3, 1
+
+    def example(self, generator: torch.Generator) -> Tensor:
+        return self(torch.rand(1, 1, 60, 60, generator=generator), 1e-2, 1e-4)
 
     def forward(self, x: Tensor, a: float | Tensor, b: float | Tensor) -> Tensor:
         """Denoise.

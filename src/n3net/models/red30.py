@@ -5,8 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from n3net.models.interface import Network
 
-class RED30(nn.Module):
+
+class RED30(Network):
     """``depth / 2`` convolutions, then as many transposed ones, to which outputs of the former are added.
 
     Of 15 and 15, the outputs of the 14th, 12th, ..., 2nd convolution are added to those of the 1st, 3rd, ..., 13th

@@ -1,6 +1,7 @@
 """All models by name: what they are, which row of the paper's tables they stand for, how they are built.
 
-A new model is one builder, whose keyword arguments are the model's config, and one line in ``MODELS``.
+A new model is a class in a file of its own and one entry in ``MODELS``. Its settings stand in the class alone: what it
+is built from says what they are.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, get_type_hints
+from typing import Any, get_type_hints
 
 import torch
 from torch import nn
@@ -21,6 +22,7 @@ from n3net.models.denoiser import Denoiser
 from n3net.models.dncnn import DnCNN
 from n3net.models.edsr import FACTORS, MDSR
 from n3net.models.ffdnet import FFDNet
+from n3net.models.interface import Model, Recipe
 from n3net.models.memnet import MemNet
 from n3net.models.n3net import N3Net
 from n3net.models.nlnet import NLNet
@@ -30,22 +32,15 @@ from n3net.models.red30 import RED30
 from n3net.models.unlnet import UNLNet
 from n3net.models.upscaler import ColorUpscaler, Upscaler
 from n3net.nn import PRESETS, N3Options
-from n3net.selection import Rule
 
 # Largest value of an integer in a config, so that a file's config cannot ask for a network without end.
 LIMITS = {"depth": 256, "stages": 32, "window": 255, "patch_size": 255, "stride": 255}
 LIMIT = 1024
 MOST_LAYERS = 512
 
+ENDS = ("in_channels", "out_channels")
+
 Options = str | dict[str, Any] | N3Options
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """The name and the full config that :func:`create` built a model from; every model carries its own."""
-
-    name: str
-    config: dict[str, Any]  # JSON types only
 
 
 @dataclass(frozen=True)
@@ -53,85 +48,60 @@ class Entry:
     """One model of the registry.
 
     Args:
-        build: a function of keyword arguments with types and defaults, which are the model's config.
+        build: gives the model; its keyword arguments, which have types and defaults, are the model's config.
         summary: what it is, in a line.
         paper: where the paper reports it.
-        task: what it is for.
         config: where it differs from the builder's defaults.
     """
 
-    build: Callable[..., nn.Module]
+    build: Callable[..., Model]
     summary: str
     paper: str = ""
-    task: str = "denoising"
     config: Mapping[str, Any] = field(default_factory=dict)
 
 
-def denoising_n3net(
-    *,
-    channels: int = 1,
-    noise_map: bool = False,
-    relative: bool = False,
-    stages: int = 3,
-    depth: int = 6,
-    features: int = 64,
-    block_channels: int = 8,
-    k: int = 7,
-    patch_size: int = 10,
-    stride: int = 5,
-    window: int = 15,
-    options: Options = "paper",
-    rule: Rule = "continuous",
-    match_on: Literal["embedding", "input", "denoised"] = "embedding",
-    first_norm: bool = True,
-) -> nn.Module:
-    """N3Net and its ablations; see :class:`n3net.models.N3Net`."""
-    net = N3Net(
-        channels + noise_map,
-        channels,
-        stages=stages,
-        depth=depth,
-        features=features,
-        block_channels=block_channels,
-        k=k,
-        patch_size=patch_size,
-        stride=stride,
-        window=window,
-        options=_options(options),
-        rule=rule,
-        match_on=match_on,
-        first_norm=first_norm,
-    )
-    return Denoiser(net, channels, noise_map, relative)
+def within(head: type[Model], net: type[nn.Module]) -> Callable[..., Model]:
+    """A builder of a network within a model: its keyword arguments are those of both, but for what goes in and out."""
+    own = {name: p for name, p in _parameters(head).items() if name != "net"}
+    inner = {name: p for name, p in _parameters(net).items() if name not in (*ENDS, "backend")}
+
+    def build(**settings: Any) -> Model:
+        mine = {name: settings.get(name, p.default) for name, p in own.items()}
+        its = {name: settings.get(name, p.default) for name, p in inner.items()}
+        if "options" in its:
+            its["options"] = _options(its["options"])
+        ends = dict(zip(ENDS, head.ends(**mine), strict=True)) if ENDS[0] in _parameters(net) else {}
+        return head(net(**ends, **its), **mine)  # type: ignore[call-arg]
+
+    build.__signature__ = inspect.Signature([*own.values(), *inner.values()])  # type: ignore[attr-defined]
+    return build
 
 
-def denoising_dncnn(
-    *,
-    channels: int = 1,
-    noise_map: bool = False,
-    relative: bool = False,
-    depth: int = 17,
-    features: int = 64,
-    first_norm: bool = True,
-    norm: bool = True,
-) -> nn.Module:
-    """DnCNN; see :class:`n3net.models.DnCNN`."""
-    net = DnCNN(channels + noise_map, channels, depth, features, first_norm=first_norm, norm=norm)
-    return Denoiser(net, channels, noise_map, relative)
+def alone(model: type[Model]) -> Callable[..., Model]:
+    """A builder of a model that is a network by itself."""
+    parameters = _parameters(model)
+
+    def build(**settings: Any) -> Model:
+        if "options" in settings:
+            settings["options"] = _options(settings["options"])
+        return model(**settings)
+
+    build.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
+    return build
+
+
+def _parameters(kind: type[nn.Module]) -> dict[str, inspect.Parameter]:
+    """Those of a class, with their types, as keywords."""
+    hints = {**get_type_hints(kind.__init__), "options": Options}
+    found = list(inspect.signature(kind).parameters.values())
+    return {p.name: p.replace(kind=p.KEYWORD_ONLY, annotation=hints[p.name]) for p in found}
 
 
 def denoising_ffdnet(
     *, channels: int = 1, depth: int | None = None, features: int | None = None, norm: bool = True
-) -> nn.Module:
+) -> Model:
     """FFDNet; see :class:`n3net.models.FFDNet`."""
     return Denoiser(FFDNet(channels, depth, features, norm), channels, True)
-
-
-def denoising_red30(
-    *, channels: int = 1, noise_map: bool = False, depth: int = 30, features: int = 128, skip_every: int = 2
-) -> nn.Module:
-    """RED30; see :class:`n3net.models.RED30`."""
-    return Denoiser(RED30(channels + noise_map, channels, depth, features, skip_every), channels, noise_map)
 
 
 def denoising_nn3d(
@@ -146,7 +116,7 @@ def denoising_nn3d(
     patch_size: int = 10,
     stride: int = 5,
     window: int = 15,
-) -> nn.Module:
+) -> Model:
     """NN3D on a DnCNN that is told the noise level; see :class:`n3net.models.NN3D`."""
     base = Denoiser(DnCNN(channels + 1, channels, depth, features, first_norm=first_norm, norm=norm), channels, True)
     net = NN3D([base], rounds, group=group, patch_size=patch_size, stride=stride, window=window)
@@ -155,7 +125,7 @@ def denoising_nn3d(
 
 def denoising_nlnet(
     *, channels: int = 1, patch_size: int | None = None, stages: int = 5, group: int = 8, radius: int = 15
-) -> nn.Module:
+) -> Model:
     """NLNet for one noise level; see :class:`n3net.models.NLNet`."""
     return Denoiser(NLNet(channels, patch_size, stages, group, radius), channels)
 
@@ -168,181 +138,90 @@ def denoising_unlnet(
     stages: int = 5,
     group: int = 8,
     radius: int = 15,
-) -> nn.Module:
+) -> Model:
     """UNLNet; see :class:`n3net.models.UNLNet`."""
     return Denoiser(UNLNet(channels, patch_size, filters, stages, group, radius), channels, True)
 
 
-def photo_cbdnet(*, features: int = 64) -> nn.Module:
+def photo_cbdnet(*, features: int = 64) -> Model:
     """CBDNet, which finds out the noise level of colour photographs itself; see :class:`n3net.models.CBDNet`."""
     return Denoiser(CBDNet(features), 3)
 
 
-def raw_n3net(
-    *,
-    stabilize: bool = True,
-    stages: int = 3,
-    depth: int = 6,
-    features: int = 64,
-    block_channels: int = 8,
-    k: int = 7,
-    patch_size: int = 10,
-    stride: int = 5,
-    window: int = 15,
-    options: Options = "paper",
-    first_norm: bool = True,
-) -> nn.Module:
-    """N3Net that is told the noise level (a, b) of raw data; see :class:`n3net.models.raw.RawDenoiser`."""
-    settings = {**locals(), "options": _options(options)}
-    del settings["stabilize"]
-    return RawDenoiser(N3Net(3, 1, **settings), stabilize)
-
-
-def raw_dncnn(*, stabilize: bool = True, depth: int = 17, features: int = 64, first_norm: bool = True) -> nn.Module:
-    """DnCNN that is told the noise level (a, b) of raw data."""
-    return RawDenoiser(DnCNN(3, 1, depth, features, first_norm=first_norm), stabilize)
-
-
-def correspondence_cnnet(
-    *, features: int = 128, depth: int = 12, ratio: bool = False, mutual: bool = False
-) -> nn.Module:
-    """CNNet; see :class:`n3net.models.CNNet`."""
-    return CNNet(features, depth, ratio=ratio, mutual=mutual)
-
-
-def correspondence_n3net(
-    *,
-    features: int = 128,
-    depth: int = 12,
-    k: int = 3,
-    options: Options = "paper",
-    block_features: int = 128,
-    ratio: bool = False,
-    mutual: bool = False,
-) -> nn.Module:
-    """N3Net for correspondences; see :class:`n3net.models.CorrespondenceN3Net`."""
-    return CorrespondenceN3Net(
-        features, depth, k, options=_options(options), block_features=block_features, ratio=ratio, mutual=mutual
-    )
-
-
-def upscaling_n3net(
-    *,
-    stages: int = 3,
-    depth: int = 7,
-    features: int = 64,
-    block_channels: int = 8,
-    k: int = 7,
-    patch_size: int = 10,
-    stride: int = 5,
-    window: int = 15,
-    options: Options = "paper",
-    norm: bool = True,
-    unit: float = 1.0,
-) -> nn.Module:
-    """N3Net of VDSRs, which are DnCNNs of another depth; see :class:`n3net.models.N3Net` and ``Upscaler``."""
-    settings = {**locals(), "options": _options(options)}
-    del settings["unit"]
-    return Upscaler(N3Net(**settings), unit)
-
-
-def upscaling_vdsr(*, depth: int = 20, features: int = 64, norm: bool = False, unit: float = 1.0) -> nn.Module:
-    """VDSR (Kim et al. 2016): a DnCNN of 20 layers, without batch norm; see ``Upscaler`` for ``unit``."""
-    return Upscaler(DnCNN(depth=depth, features=features, norm=norm), unit)
-
-
-def upscaling_memnet(*, blocks: int = 6, units: int = 6, features: int = 64, unit: float = 1.0) -> nn.Module:
-    """MemNet for super-resolution; see :class:`n3net.models.MemNet`, and ``Upscaler`` for ``unit``."""
-    return Upscaler(MemNet(blocks, units, features), unit)
-
-
-def upscaling_mdsr(*, blocks: int = 80, features: int = 64, scale: float = 1.0) -> nn.Module:
+def upscaling_mdsr(*, blocks: int = 80, features: int = 64, scale: float = 1.0) -> Model:
     """MDSR for the factors 2, 3 and 4; see :class:`n3net.models.MDSR`."""
     return ColorUpscaler(MDSR(FACTORS, blocks, features, scale=scale))
 
 
-def upscaling_edsr(*, factor: int = 2, blocks: int = 32, features: int = 256, scale: float = 0.1) -> nn.Module:
+def upscaling_edsr(*, factor: int = 2, blocks: int = 32, features: int = 256, scale: float = 0.1) -> Model:
     """EDSR for one factor; see :class:`n3net.models.MDSR`."""
     return ColorUpscaler(MDSR((factor,), blocks, features, pre_blocks=0, scale=scale))
 
 
+N3NET, DNCNN = within(Denoiser, N3Net), within(Denoiser, DnCNN)
+RAW_N3NET, MEMNET = within(RawDenoiser, N3Net), within(Upscaler, MemNet)
+VDSR = {"depth": 20, "norm": False}  # a DnCNN of 20 layers, without batch norm (Kim et al. 2016)
+
 MODELS: dict[str, Entry] = {
-    "n3net": Entry(denoising_n3net, "N3Net, 3 x DnCNN-6 and two N3 blocks", "Table 1 ours full, Tables 2 and 3"),
-    "n3net-light": Entry(
-        denoising_n3net, "2 x DnCNN-6 and one N3 block", "Table 1 ours light; supplement", config={"stages": 2}
-    ),
-    "dncnn-17": Entry(denoising_dncnn, "DnCNN of 17 layers, the baseline", "Table 1 (i), Table 3"),
-    "dncnn-18": Entry(denoising_dncnn, "DnCNN as deep as N3Net", "Table 1 (ii)", config={"depth": 18}),
-    "dncnn-6": Entry(denoising_dncnn, "one local network of N3Net", "supplement, 1 x DnCNN", config={"depth": 6}),
+    "n3net": Entry(N3NET, "N3Net, 3 x DnCNN-6 and two N3 blocks", "Table 1 ours full, Tables 2 and 3"),
+    "n3net-light": Entry(N3NET, "2 x DnCNN-6 and one N3 block", "Table 1 ours light; supplement", config={"stages": 2}),
+    "dncnn-17": Entry(DNCNN, "DnCNN of 17 layers, the baseline", "Table 1 (i), Table 3"),
+    "dncnn-18": Entry(DNCNN, "DnCNN as deep as N3Net", "Table 1 (ii)", config={"depth": 18}),
+    "dncnn-6": Entry(DNCNN, "one local network of N3Net", "supplement, 1 x DnCNN", config={"depth": 6}),
     "knn-input": Entry(
-        denoising_n3net,
+        N3NET,
         "hard KNN blocks that match noisy patches",
         "Table 1 (iii)",
         config={"rule": "hard", "match_on": "input"},
     ),
     "knn-denoised": Entry(
-        denoising_n3net,
+        N3NET,
         "hard KNN blocks that match patches of a DnCNN-17's output",
         "Table 1 (iv)",
         config={"rule": "hard", "match_on": "denoised"},
     ),
-    "concrete": Entry(
-        denoising_n3net, "Concrete blocks with an annealing net", "Table 1 (v)", config={"rule": "concrete"}
-    ),
-    "dncnn-6x2": Entry(
-        denoising_n3net, "2 x DnCNN-6 without a block", "supplement, 2 x DnCNN", config={"stages": 2, "k": 0}
-    ),
+    "concrete": Entry(N3NET, "Concrete blocks with an annealing net", "Table 1 (v)", config={"rule": "concrete"}),
+    "dncnn-6x2": Entry(N3NET, "2 x DnCNN-6 without a block", "supplement, 2 x DnCNN", config={"stages": 2, "k": 0}),
     "knn-light": Entry(
-        denoising_n3net,
+        N3NET,
         "2 x DnCNN-6 and one hard KNN block on noisy patches",
         "supplement, 2 x DnCNN, KNN block",
         config={"stages": 2, "rule": "hard", "match_on": "input"},
     ),
     "ffdnet": Entry(denoising_ffdnet, "FFDNet (Zhang et al. 2018), half resolution and a noise map", "Table 3"),
-    "red30": Entry(denoising_red30, "RED30 (Mao et al. 2016), 30 layers of 128 features", "Table 3"),
+    "red30": Entry(within(Denoiser, RED30), "RED30 (Mao et al. 2016), 30 layers of 128 features", "Table 3"),
     "nlnet": Entry(denoising_nlnet, "NLNet (Lefkimmiatis 2017), 5 stages on groups of 8 patches", "Table 3"),
     "unlnet": Entry(denoising_unlnet, "UNLNet (Lefkimmiatis 2018), NLNet that is told the noise level", "Table 3"),
     "nn3d": Entry(denoising_nn3d, "a DnCNN and a non-local filter in turns (Cruz et al. 2018)", "Table 3"),
-    "cbdnet": Entry(photo_cbdnet, "CBDNet (Guo et al. 2019), estimates the noise and removes it", "Table 4", "photo"),
-    "n3net-sets": Entry(
-        correspondence_n3net, "CNNet with an N3 block, for correspondences", "Table 6", "correspondence"
-    ),
-    "cnnet": Entry(correspondence_cnnet, "CNNet (Yi et al. 2018), the baseline", "Table 6", "correspondence"),
-    "raw-n3net": Entry(raw_n3net, "N3Net for raw data, told a and b of its noise", "Table 4", "raw"),
-    "raw-dncnn": Entry(raw_dncnn, "DnCNN for raw data, told a and b of its noise", "Table 4", "raw"),
+    "cbdnet": Entry(photo_cbdnet, "CBDNet (Guo et al. 2019), estimates the noise and removes it", "Table 4"),
+    "n3net-sets": Entry(alone(CorrespondenceN3Net), "CNNet with an N3 block, for correspondences", "Table 6"),
+    "cnnet": Entry(alone(CNNet), "CNNet (Yi et al. 2018), the baseline", "Table 6"),
+    "raw-n3net": Entry(RAW_N3NET, "N3Net for raw data, told a and b of its noise", "Table 4"),
+    "raw-dncnn": Entry(within(RawDenoiser, DnCNN), "DnCNN for raw data, told a and b of its noise", "Table 4"),
     "n3net-dnd": Entry(
-        raw_n3net,
+        RAW_N3NET,
         "the 2018 program's network for raw data, 3 x DnCNN-9 of 128 features",
         "Table 4",
-        "raw",
         {"stabilize": False, "depth": 9, "features": 128, "block_channels": 32, "k": 3},
     ),
     "n3net-sr": Entry(
-        upscaling_n3net, "N3Net for super-resolution, 3 x VDSR-7 and two N3 blocks", "Table 5", "super-resolution"
+        within(Upscaler, N3Net), "N3Net for super-resolution, 3 x VDSR-7 and two N3 blocks", "Table 5", {"depth": 7}
     ),
-    "vdsr": Entry(upscaling_vdsr, "VDSR of 20 layers, the baseline of super-resolution", "Table 5", "super-resolution"),
-    "memnet": Entry(
-        upscaling_memnet, "MemNet (Tai et al. 2017), 6 blocks of 6 units, 80 layers", "Table 5", "super-resolution"
-    ),
+    "vdsr": Entry(within(Upscaler, DnCNN), "VDSR of 20 layers, the baseline of super-resolution", "Table 5", VDSR),
+    "memnet": Entry(MEMNET, "MemNet (Tai et al. 2017), 6 blocks of 6 units, 80 layers", "Table 5"),
     "memnet-10": Entry(
-        upscaling_memnet,
+        MEMNET,
         "MemNet, 10 blocks of 10 units, 212 layers",
         "not in the paper",
-        "super-resolution",
         {"blocks": 10, "units": 10},
     ),
-    "mdsr": Entry(
-        upscaling_mdsr, "MDSR (Lim et al. 2017), colour, x2, x3 and x4 in one", "Table 5", "super-resolution"
-    ),
-    "mdsr-baseline": Entry(upscaling_mdsr, "MDSR of 16 blocks", "not in the paper", "super-resolution", {"blocks": 16}),
-    "edsr": Entry(
-        upscaling_edsr, "EDSR (Lim et al. 2017), colour, for one factor", "not in the paper", "super-resolution"
-    ),
+    "mdsr": Entry(upscaling_mdsr, "MDSR (Lim et al. 2017), colour, x2, x3 and x4 in one", "Table 5"),
+    "mdsr-baseline": Entry(upscaling_mdsr, "MDSR of 16 blocks", "not in the paper", {"blocks": 16}),
+    "edsr": Entry(upscaling_edsr, "EDSR (Lim et al. 2017), colour, for one factor", "not in the paper"),
     "edsr-baseline": Entry(
         upscaling_edsr,
         "EDSR of 16 blocks of 64 features",
         "not in the paper",
-        "super-resolution",
         {"blocks": 16, "features": 64, "scale": 1.0},
     ),
 }
@@ -350,7 +229,27 @@ MODELS: dict[str, Entry] = {
 ALIASES = {"dncnn": "dncnn-17", "n3net-full": "n3net"}
 
 
-def create(name: str, **overrides: Any) -> nn.Module:
+def register(name: str, model: type[Model], summary: str, **config: Any) -> None:
+    """Add a model of your own, which :func:`create`, training and files of weights then know by its name.
+
+    Args:
+        name: of its own.
+        model: its class; the keyword arguments of ``__init__``, with types and defaults, are its settings.
+        summary: what it is, in a line.
+        config: where it differs from the class's defaults.
+    """
+    if name in MODELS and MODELS[name].build.__qualname__ != _builder_name(model):
+        raise ValueError(f"there is a model {name!r} already; choose another name")
+    build = alone(model)
+    build.__module__, build.__qualname__ = model.__module__, _builder_name(model)
+    MODELS[name] = Entry(build, summary, "", config)
+
+
+def _builder_name(model: type[Model]) -> str:
+    return f"{model.__module__}.{model.__qualname__}"
+
+
+def create(name: str, **overrides: Any) -> Model:
     """A model by name, freshly initialised, in training mode.
 
     Args:
@@ -371,7 +270,7 @@ def create(name: str, **overrides: Any) -> nn.Module:
         model = entry.build(**config)
     except ValueError as error:
         raise UserError(f"{name}: {error}") from error
-    model.recipe = Recipe(name, config)  # type: ignore[assignment]
+    model.recipe = Recipe(name, config)
     return model
 
 
@@ -385,14 +284,13 @@ def describe(name: str) -> dict[str, Any]:
     with torch.device("meta"):
         model = create(name)
     entry = MODELS[ALIASES.get(name, name)]
-    recipe: Any = model.recipe
     return {
-        "name": recipe.name,
-        "task": entry.task,
+        "name": model.recipe.name,
+        "task": model.purpose,
         "parameters": count_parameters(model),
         "paper": entry.paper,
         "summary": entry.summary,
-        "config": recipe.config,
+        "config": model.recipe.config,
     }
 
 
@@ -400,7 +298,7 @@ def full_config(name: str, **overrides: Any) -> dict[str, Any]:
     """The builder's defaults, the entry's config and the overrides, checked, in JSON types."""
     entry = MODELS[name]
     parameters = inspect.signature(entry.build).parameters
-    hints = get_type_hints(entry.build)
+    hints = {name: p.annotation for name, p in parameters.items()} | get_type_hints(entry.build)
     for key in overrides:
         if key not in parameters:
             raise UserError(f"{name} has no option {key!r}{nearest(key, parameters)}")

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from n3net.models.interface import Network, Stepwise
 from n3net.models.nlnet import NOISE, dct_atoms
 from n3net.models.patch_groups import (
     Members,
@@ -24,7 +25,7 @@ from n3net.models.patch_groups import (
 PEAK = 255.0
 
 
-class UNLNet(nn.Module):
+class UNLNet(Stepwise):
     """Stages v = x - L'φ(L x), then x is the image nearest v whose distance from the noisy one fits the noise.
 
     That distance is a norm over the whole image, so the network works on whole images, see :meth:`in_steps`.
@@ -81,7 +82,7 @@ class UNLNet(nn.Module):
         return (x / PEAK).clamp(0, 1)
 
 
-class UNLStage(nn.Module):
+class UNLStage(Network):
     """L'φ(L x) of one stage; see :class:`~n3net.models.nlnet.NLStage` for the arguments."""
 
     def __init__(self, groups: PatchGroups, channels: int, filters: int, stages: int) -> None:

@@ -28,7 +28,7 @@ def neighbors(problem: Sets, select: Select | None = None) -> Tensor:
     select = select if p.choice.rule == "continuous" else None
 
     def rows(first: int, last: int, queries: Tensor, items: Tensor, values: Tensor, *tensors: Tensor) -> Tensor:
-        choice = choice_of(p.choice, *tensors).at((slice(None), slice(first, last)))
+        choice = choice_of(p.choice, *tensors).each(lambda t: t[:, first:last])
         q, e = queries[:, first:last] - center, items - center
         if select is not None and choice.distance == "squared":
             z = _squared_logits(q, e, choice.scale)

@@ -67,17 +67,18 @@ class Grid:
             return first
         return torch.minimum(first.clamp(min=0), torch.zeros_like(first) + torch.sym_max(queries - self.window, 0))
 
-    def candidates(self, device: torch.device) -> Tensor:
-        """True where a slot is a candidate -> (Qh, Qw, M)."""
+    def candidates(self, device: torch.device, itself: bool = False) -> Tensor:
+        """True where a slot is a candidate, the query itself only if asked for -> (Qh, Qw, M)."""
         q_rows, q_cols = self.query_rows, self.query_cols
         y = self._patches(q_rows, device)  # (Qh, w)
         x = self._patches(q_cols, device)  # (Qw, w)
         inside_y, inside_x = (y >= 0) & (y < q_rows), (x >= 0) & (x < q_cols)
-        itself_y = y == torch.arange(q_rows, device=device)[:, None]
-        itself_x = x == torch.arange(q_cols, device=device)[:, None]
         inside = inside_y[:, None, :, None] & inside_x[None, :, None, :]  # (Qh, Qw, w, w)
-        itself = itself_y[:, None, :, None] & itself_x[None, :, None, :]
-        return (inside & ~itself).flatten(-2)
+        if itself:
+            return inside.flatten(-2)
+        own_y = y == torch.arange(q_rows, device=device)[:, None]
+        own_x = x == torch.arange(q_cols, device=device)[:, None]
+        return (inside & ~(own_y[:, None, :, None] & own_x[None, :, None, :])).flatten(-2)
 
     def fewest_candidates(self) -> int:
         """Candidates of the query that has fewest of them."""
@@ -90,6 +91,58 @@ class Grid:
 
     def _patches(self, queries: int, device: torch.device) -> Tensor:
         return self.start(queries, device)[:, None] + torch.arange(self.window, device=device)  # (Q, w)
+
+
+@dataclass(frozen=True)
+class Time:
+    """Frames of videos, one behind the other in the batch: a window reaches into those next to its own.
+
+    Args:
+        length: T, frames of a video.
+        reach: frames before and behind the own one that belong to a window.
+        border: of the first and the last frames, as in :class:`Grid`.
+    """
+
+    length: int = 1
+    reach: int = 0
+    border: Border = "shift"
+
+    @property
+    def frames(self) -> int:
+        """Frames of a window."""
+        return 2 * self.reach + 1
+
+    def _slots(self, batch: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Of each image of the batch its own frame, and those in its window, (B T, 1) and (B T, frames)."""
+        own = torch.arange(batch, device=device)[:, None] % self.length
+        first = own - self.reach
+        if self.border == "shift":
+            first = first.clamp(0, max(self.length - self.frames, 0))
+        return own, first + torch.arange(self.frames, device=device)
+
+    def others(self, images: Tensor) -> list[Tensor]:
+        """For each frame of the window, of each image that image, any where there is none: (B T, ...) each."""
+        if self.reach == 0:
+            return [images]
+        own, slots = self._slots(len(images), images.device)
+        place = torch.arange(len(images), device=images.device)[:, None] - own + slots.clamp(0, self.length - 1)
+        return [images[place[:, i]] for i in range(self.frames)]
+
+    def candidates(self, grid: Grid, batch: int, device: torch.device) -> Tensor:
+        """True where a slot of a window is a candidate, (1 or B T, Qh, Qw, M), frames one behind the other."""
+        others = grid.candidates(device)[None]
+        if self.reach == 0:
+            return others
+        own, slots = self._slots(batch, device)
+        there = ((slots >= 0) & (slots < self.length))[..., None, None, None]  # (B T, frames, 1, 1, 1)
+        all_of_them = grid.candidates(device, itself=True)  # (Qh, Qw, M)
+        keep = torch.where((slots == own)[..., None, None, None], others, all_of_them) & there
+        return keep.permute(0, 2, 3, 1, 4).flatten(-2)
+
+    def fewest_candidates(self, grid: Grid) -> int:
+        """Candidates of the query that has fewest of them."""
+        frames = min(self.frames, self.length) if self.border == "shift" else 1 + min(self.reach, self.length - 1)
+        return frames * (grid.fewest_candidates() + 1) - 1
 
 
 def grid_for(height: int, width: int, patch_size: int, stride: int, window: int, border: Border) -> Grid:

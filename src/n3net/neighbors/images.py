@@ -32,7 +32,7 @@ def match_images(problem: Images, backend: str = "auto") -> Tensor:
     k, matching = p.choice.k, p.matching
     embedding, values = marked(p.embedding, p.values)
     whole_cells = matching.patch_size % matching.stride == 0
-    windows = Windows(embedding=embedding, values=values, choice=p.choice, grid=grid, gain=p.gain)
+    windows = Windows(embedding=embedding, values=values, choice=p.choice, grid=grid, gain=p.gain, time=p.time)
     engine = choose(backend, windows)
     if engine.sweep is not None and whole_cells and not torch.is_grad_enabled():
         if p.gain is not None:  # distances are computed twice, here and in the sweep: less than to do without it
@@ -79,7 +79,7 @@ def _with_gain(p: Windows, matching: Matching, pads: Pads) -> Windows:
 
 def _in_one_type(p: Images) -> Images:
     work = torch.promote_types(torch.promote_types(p.values.dtype, p.embedding.dtype), torch.float32)
-    choice = p.choice.each(lambda t: t.to(work))
+    choice = p.choice.now().each(lambda t: t.to(work))
     return replace(p, embedding=p.embedding.to(work), values=p.values.to(work), choice=choice)
 
 
@@ -114,7 +114,9 @@ def _check(p: Images, grid: Grid, pads: Pads) -> None:
     k = p.choice.k
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise ValueError(f"k: expected an integer of at least 1, got {k!r}")
-    fewest = grid.fewest_candidates()
+    if b % p.time.length:
+        raise ValueError(f"time: {b} images are no whole number of videos of {p.time.length} frames")
+    fewest = p.time.fewest_candidates(grid)
     if k > fewest:
         raise ValueError(
             f"k: {k} neighbours were asked for, but a patch of a {h} x {w} image has only {fewest} candidates; "

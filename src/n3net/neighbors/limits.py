@@ -49,7 +49,14 @@ def surely_finite(*tensors: Tensor, limit: float = math.inf) -> bool:
     """
     if not readable(*tensors):
         return False
-    return all(-limit < float(end) < limit for t in tensors if t.numel() for end in torch.aminmax(t.detach()))
+    ends = (torch.aminmax(_as_it_lies(t.detach())) for t in tensors if t.numel())
+    return all(-limit < float(end) < limit for pair in ends for end in pair)
+
+
+def _as_it_lies(t: Tensor) -> Tensor:
+    """With its dimensions in the order of memory, in which PyTorch reduces several times as fast."""
+    strides = t.stride()
+    return t.permute(sorted(range(t.dim()), key=lambda dim: -strides[dim]))
 
 
 def root(d: Tensor) -> Tensor:

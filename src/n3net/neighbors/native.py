@@ -11,7 +11,7 @@ from torch import Tensor
 
 from n3net import kernel
 from n3net.kernel.operators import operator
-from n3net.neighbors import all_pairs, among
+from n3net.neighbors import all_pairs, native_sets
 from n3net.neighbors.grid import Grid
 from n3net.neighbors.limits import logits_of
 from n3net.neighbors.problem import Images, Sets, Windows
@@ -67,6 +67,8 @@ class _Rows(ctypes.Structure):
 def why_not(problem: Images | Windows | Sets) -> str | None:
     """Why this backend cannot run, or None."""
     rule = problem.choice.rule
+    if not isinstance(problem, Sets) and problem.time.reach:
+        return "its windows do not reach into other frames"
     if rule not in ("continuous", "hard"):
         return f"it knows the rules 'continuous' and 'hard', not {rule!r}"
     return kernel.why_not(problem.values)
@@ -355,5 +357,5 @@ def select(z: Tensor, strength: Tensor, k: int) -> Tensor:
 def sets(problem: Sets) -> Tensor:
     """All neighbours of all queries, (B, Q, k, C)."""
     if problem.candidates is not None:
-        return among.neighbors(problem)
+        return native_sets.neighbors(problem)
     return all_pairs.neighbors(problem, select)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from n3net.neighbors.grid import Grid, Matching, Pads
+from n3net.neighbors.grid import Grid, Matching, Pads, Time
 from n3net.selection import Rule
 
 Distance = Literal["euclidean", "squared"]
@@ -47,6 +47,11 @@ class Choice:
         annealing = None if self.annealing is None else change(self.annealing)
         return replace(self, scale=change(self.scale), strength=change(self.strength), annealing=annealing)
 
+    def now(self) -> Choice:
+        """The same by a simpler rule, where nothing is differentiated."""
+        plain = self.rule == "straight-through" and not torch.is_grad_enabled()
+        return replace(self, rule="hard") if plain else self
+
     def at(self, index: Any) -> Choice:
         """Of some of the queries."""
         return self.each(lambda x: x[index])
@@ -65,6 +70,7 @@ class Images:
             the mask of candidates.
         differences: whether the values are subtracted from each volume.
         beside: whether the values come first in the result.
+        time: of videos, whose frames lie one behind the other in the batch; windows then reach into other frames.
         pads: zeros (left, right, top, bottom) around the image, for a tile whose patch grid is that of a larger image;
             by default as many as complete the patches.
     """
@@ -76,6 +82,7 @@ class Images:
     gain: Gain | None = None
     differences: bool = False
     beside: bool = False
+    time: Time = Time()  # noqa: RUF009  # it cannot be changed
     pads: Pads | None = None
 
 
@@ -87,7 +94,7 @@ class Windows:
         embedding, values: (B, E, H, W) and (B, C, H, W) on the grid; see ``limits.py`` for NaN.
         choice: of each patch, (B, Qh, Qw).
         grid: their cells and windows.
-        gain: as in :class:`Images`.
+        gain, time: as in :class:`Images`.
     """
 
     embedding: Tensor
@@ -95,11 +102,12 @@ class Windows:
     choice: Choice
     grid: Grid
     gain: Gain | None = None
+    time: Time = Time()  # noqa: RUF009
 
     @property
     def candidates(self) -> Tensor:
-        """True where a slot may be chosen, (Qh, Qw, M)."""
-        return self.grid.candidates(self.values.device)
+        """True where a slot may be chosen, (1 or B, Qh, Qw, M)."""
+        return self.time.candidates(self.grid, self.values.shape[0], self.values.device)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from n3net.neighbors.among import usable
+from n3net.neighbors.candidates import usable
 from n3net.neighbors.limits import compared
 from n3net.neighbors.problem import Sets
 from n3net.selection import log_one_minus, select_from_logits

@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from n3net.neighbors.grid import Grid, col2im, im2col
+from n3net.neighbors.grid import Grid, Time, col2im, im2col
 from n3net.neighbors.limits import logits, logits_of, root, weigh
 from n3net.neighbors.problem import Sets, Windows
+
+STILL = Time()
 
 
 def why_not(problem: Windows | Sets) -> str | None:
@@ -22,7 +24,7 @@ def why_not(problem: Windows | Sets) -> str | None:
 
 def windows(problem: Windows) -> Tensor:
     """All neighbours of all patches as volumes, (B, k C, H, W)."""
-    return aggregate(logits_of(problem, distances(problem.embedding, problem.grid)), problem)
+    return aggregate(logits_of(problem, distances(problem.embedding, problem.grid, problem.time)), problem)
 
 
 def sets(problem: Sets) -> Tensor:
@@ -43,19 +45,19 @@ def sets(problem: Sets) -> Tensor:
     return w @ p.values[batch, index]  # (B, Q, k, C)
 
 
-def distances(embedding: Tensor, grid: Grid) -> Tensor:
+def distances(embedding: Tensor, grid: Grid, time: Time = STILL) -> Tensor:
     """Squared distances of patches, 0 where a slot is no candidate: (B, C, H, W) -> (B, Qh, Qw, M).
 
     NaN where a patch holds one; that has no gradient.
     """
     patches = _patches(embedding, grid)  # (B, Q, D)
-    there = patches[:, slots_of(grid, embedding.device)]  # (B, Q, M, D)
+    there = _windows(patches, grid, time)  # (B, Q, M, D)
     difference = patches[:, :, None] - there
     none = difference.isnan()
     d = difference.masked_fill(none, 0).square().sum(-1)  # (B, Q, M)
     d = d.masked_fill(none.any(-1), torch.nan)
     d = d.unflatten(1, (grid.query_rows, grid.query_cols))
-    return torch.where(grid.candidates(d.device), d, 0)
+    return torch.where(time.candidates(grid, d.shape[0], d.device), d, 0)
 
 
 def aggregate(z: Tensor, problem: Windows) -> Tensor:
@@ -64,7 +66,7 @@ def aggregate(z: Tensor, problem: Windows) -> Tensor:
     w, dead = weigh(z, problem.candidates, problem.choice)
     w, dead = w.flatten(1, 2), dead.flatten(1)  # (B, Q, k, M), (B, Q)
     patches = _patches(values, grid)  # (B, Q, D)
-    there = patches[:, slots_of(grid, values.device)]  # (B, Q, M, D)
+    there = _windows(patches, grid, problem.time)  # (B, Q, M, D)
     neighbours = w @ there  # (B, Q, k, D)
     columns = neighbours.permute(0, 2, 3, 1).flatten(1, 2)  # (B, k D, Q)
     columns = columns.unflatten(-1, (grid.query_rows, grid.query_cols))
@@ -80,6 +82,12 @@ def aggregate(z: Tensor, problem: Windows) -> Tensor:
 
 def _patches(image: Tensor, grid: Grid) -> Tensor:
     return im2col(image, grid.patch * grid.cell, grid.cell).flatten(-2).transpose(1, 2)  # (B, Q, D)
+
+
+def _windows(patches: Tensor, grid: Grid, time: Time) -> Tensor:
+    """The patches of each query's window, frames one behind the other: (B, Q, D) -> (B, Q, M, D)."""
+    slots = slots_of(grid, patches.device)  # (Q, M)
+    return torch.cat([frame[:, slots] for frame in time.others(patches)], 2)
 
 
 def slots_of(grid: Grid, device: torch.device) -> Tensor:

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from n3net.modes import readable, undisturbed
-from n3net.neighbors.among import usable
 from n3net.neighbors.backends import choose
+from n3net.neighbors.candidates import usable
 from n3net.neighbors.limits import compared, surely_finite
 from n3net.neighbors.problem import Sets
 
@@ -44,7 +44,7 @@ def _in_one_type(p: Sets) -> Sets:
         work = torch.promote_types(work, t.dtype)
     items = p.items.to(work)
     queries = items if p.queries is p.items else p.queries.to(work)
-    choice = p.choice.each(lambda x: x.to(work))
+    choice = p.choice.now().each(lambda x: x.to(work))
     return replace(p, queries=queries, items=items, values=p.values.to(work), choice=choice)
 
 

@@ -15,11 +15,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from n3net.neighbors import all_pairs, among
-from n3net.neighbors.grid import Grid
+from n3net.neighbors import all_pairs, candidates
+from n3net.neighbors.grid import Grid, Time
 from n3net.neighbors.limits import gained, logits, logits_of, root, weigh
 from n3net.neighbors.problem import Sets, Windows
 
+STILL = Time()
 TILE = 8  # cells along one side of a tile
 MAX_DENSE = 32  # queries along one side up to which one tile serves the whole image
 CHUNK = 24_000_000  # numbers in the largest tensor of a chunk of tiles
@@ -33,7 +34,8 @@ def why_not(problem: Windows | Sets) -> str | None:
 def windows(problem: Windows, tile: int | None = TILE) -> Tensor:
     """All neighbours of all patches as volumes, (B, k C, H, W); without gradients in chunks of tiles."""
     if tile is None or torch.is_grad_enabled():
-        return aggregate(logits_of(problem, distances(problem.embedding, problem.grid, tile)), problem, tile)
+        d = distances(problem.embedding, problem.grid, tile, problem.time)
+        return aggregate(logits_of(problem, d), problem, tile)
     return _in_chunks(problem, tile)
 
 
@@ -66,15 +68,15 @@ class _Axis:
         return cls(inside, queries == inside, cells, region, slot.clamp(0, size - 1))
 
 
-def distances(embedding: Tensor, grid: Grid, tile: int | None = TILE) -> Tensor:
+def distances(embedding: Tensor, grid: Grid, tile: int | None = TILE, time: Time = STILL) -> Tensor:
     """Squared distances of patches, 0 where a slot is no candidate: (B, C, H, W) -> (B, Qh, Qw, M)."""
     rows, cols = grid.query_rows, grid.query_cols
     ty, tx = _tile_sizes(rows, cols, tile)
     y = _Axis.make(grid, rows, 0, _tiles(rows, ty), ty, ty, embedding.device)
     x = _Axis.make(grid, cols, 0, _tiles(cols, tx), tx, tx, embedding.device)
-    d = _distances(_cells(embedding, grid), grid, y, x)  # (B, ny, nx, ty, tx, M)
+    d = _distances(_cells(embedding, grid), grid, time, y, x)  # (B, ny, nx, ty, tx, M)
     d = d.permute(0, 1, 3, 2, 4, 5).flatten(3, 4).flatten(1, 2)[:, :rows, :cols]  # (B, Qh, Qw, M)
-    return torch.where(grid.candidates(d.device), d, 0)
+    return torch.where(time.candidates(grid, d.shape[0], d.device), d, 0)
 
 
 def aggregate(z: Tensor, problem: Windows, tile: int | None = TILE) -> Tensor:
@@ -83,7 +85,7 @@ def aggregate(z: Tensor, problem: Windows, tile: int | None = TILE) -> Tensor:
     w, dead = weigh(z, problem.candidates, problem.choice)  # (B, Qh, Qw, k, M)
     y, x = _cell_tiles(grid, values.device, 0, grid.rows, 0, grid.cols, tile)
     at = (slice(None), y.queries[:, None, :, None], x.queries[None, :, None, :])  # (B, ny, nx, ty, tx)
-    cells = _aggregate(w[at], dead[at], _cells(values, grid), grid, y, x)  # (B, rows, cols, k, F)
+    cells = _aggregate(w[at], dead[at], _cells(values, grid), grid, problem.time, y, x)  # (B, rows, cols, k, F)
     return _image(cells[:, : grid.rows, : grid.cols], grid)
 
 
@@ -92,18 +94,18 @@ def _in_chunks(problem: Windows, tile: int) -> Tensor:
     values, grid, choice = problem.values, problem.grid, problem.choice
     candidates, euclidean = problem.candidates, choice.distance == "euclidean"
     if problem.gain is not None:  # distances are computed twice, which costs less than to keep the weights of all
-        d = distances(problem.embedding, grid, tile)
+        d = distances(problem.embedding, grid, tile, problem.time)
         scale = gained(problem.gain, root(d) if euclidean else d, candidates, choice.scale)
         choice = replace(choice, scale=scale)
     e, v = _cells(problem.embedding, grid), _cells(values, grid)
     out: Tensor | None = None
-    for r0, r1, c0, c1 in _chunks(grid, values.shape[0] * choice.k, tile):
+    for r0, r1, c0, c1 in _chunks(grid, values.shape[0] * choice.k * problem.time.frames, tile):
         y, x = _cell_tiles(grid, values.device, r0, r1, c0, c1, tile)
         at = (slice(None), y.queries[:, None, :, None], x.queries[None, :, None, :])  # (B, ny, nx, ty, tx)
-        keep, chosen = candidates[at[1:]], choice.at(at)  # (ny, nx, ty, tx, M)
-        d = _distances(e, grid, y, x).masked_fill(~keep, 0)  # (B, ny, nx, ty, tx, M)
+        keep, chosen = candidates[at], choice.at(at)  # (1 or B, ny, nx, ty, tx, M)
+        d = _distances(e, grid, problem.time, y, x).masked_fill(~keep, 0)  # (B, ny, nx, ty, tx, M)
         w, dead = weigh(logits(root(d) if euclidean else d, chosen.scale), keep, chosen)
-        part = _image(_aggregate(w, dead, v, grid, y, x)[:, : r1 - r0, : c1 - c0], grid)  # (B, k C, h, w)
+        part = _image(_aggregate(w, dead, v, grid, problem.time, y, x)[:, : r1 - r0, : c1 - c0], grid)  # (B, k C, h, w)
         if part.shape[-2:] == values.shape[-2:]:
             return part
         if out is None:
@@ -130,20 +132,26 @@ def _chunks(grid: Grid, copies: int, tile: int | None) -> list[tuple[int, int, i
     ]
 
 
-def _distances(cells: Tensor, grid: Grid, y: _Axis, x: _Axis) -> Tensor:
+def _distances(cells: Tensor, grid: Grid, time: Time, y: _Axis, x: _Axis) -> Tensor:
     """Squared distances for tiles of queries, in slots: (B, Gh, Gw, F) -> (B, ny, nx, ty, tx, M)."""
-    m = grid.patch
-    (ty, tx), (ry, rx) = _shape(y, x, m)
     none = cells.isnan()
     cells = cells.masked_fill(none, 0)
     nan = cells.new_zeros(cells.shape[:-1]).masked_fill(none.any(-1), torch.nan)[..., None]  # (B, Gh, Gw, 1)
+    frames = zip(time.others(cells), time.others(nan), strict=True)
+    return torch.cat([_between(cells, nan, *frame, grid, y, x) for frame in frames], -1)
+
+
+def _between(cells: Tensor, nan: Tensor, others: Tensor, others_nan: Tensor, grid: Grid, y: _Axis, x: _Axis) -> Tensor:
+    """The same for queries of one frame and windows in another."""
+    m = grid.patch
+    (ty, tx), (ry, rx) = _shape(y, x, m)
     a = _take(cells, y.cells, x.cells)  # (B, ny, nx, ay, ax, F)
-    b = _take(cells, y.region, x.region)  # (B, ny, nx, by, bx, F)
+    b = _take(others, y.region, x.region)  # (B, ny, nx, by, bx, F)
     # Distances do not change with the origin; around the region's mean, products lose fewer digits.
     mean = b.mean((-3, -2), keepdim=True).detach()
     a, b = (a - mean).flatten(-3, -2), (b - mean).flatten(-3, -2)
     aa = a.square().sum(-1) + _take(nan, y.cells, x.cells).flatten(-3)  # (B, ny, nx, ay ax)
-    bb = b.square().sum(-1) + _take(nan, y.region, x.region).flatten(-3)  # (B, ny, nx, by bx)
+    bb = b.square().sum(-1) + _take(others_nan, y.region, x.region).flatten(-3)  # (B, ny, nx, by bx)
     d = aa[..., :, None] + bb[..., None, :] - 2 * a @ b.transpose(-1, -2)
     d = d.unflatten(-1, (ry + m - 1, rx + m - 1)).unflatten(-3, (ty + m - 1, tx + m - 1))
     d = _sum([d[..., u : u + ty, v : v + tx, u : u + ry, v : v + rx] for u in range(m) for v in range(m)])
@@ -154,11 +162,17 @@ def _distances(cells: Tensor, grid: Grid, y: _Axis, x: _Axis) -> Tensor:
     return d.gather(-1, cols).flatten(-2)
 
 
-def _aggregate(w: Tensor, dead: Tensor, cells: Tensor, grid: Grid, y: _Axis, x: _Axis) -> Tensor:
+def _aggregate(w: Tensor, dead: Tensor, cells: Tensor, grid: Grid, time: Time, y: _Axis, x: _Axis) -> Tensor:
     """Weighted sums of cells, averaged over patches: (B, ny, nx, ty, tx, k, M) -> (B, rows, cols, k, F).
 
     Cells of queries that are dead, (B, ny, nx, ty, tx), are NaN.
     """
+    parts = zip(w.chunk(time.frames, -1), time.others(cells), strict=True)
+    return _sum([_aggregate_from(part, dead, others, grid, y, x) for part, others in parts])
+
+
+def _aggregate_from(w: Tensor, dead: Tensor, cells: Tensor, grid: Grid, y: _Axis, x: _Axis) -> Tensor:
+    """The same from one frame."""
     m, k = grid.patch, w.shape[-2]
     (qy, qx), (ry, rx) = _shape(y, x, m)
     valid = y.valid[:, None, :, None] & x.valid[None, :, None, :]  # (ny, nx, ty, tx)
@@ -251,5 +265,5 @@ def _take(cells: Tensor, y: Tensor, x: Tensor) -> Tensor:
 def sets(problem: Sets) -> Tensor:
     """All neighbours of all queries, (B, Q, k, C)."""
     if problem.candidates is not None:
-        return among.neighbors(problem)
+        return candidates.neighbors(problem)
     return all_pairs.neighbors(problem)

@@ -114,7 +114,7 @@ def denoiser_for(model: str | Path | nn.Module | None, gray: bool) -> Denoiser:
     found: Denoiser | None = find(model, "denoising", 1 if gray else 3)
     if found is not None:
         return found
-    return load_for("denoising", (GRAY if gray else COLOR) if model is None else model, Denoiser)
+    return load_for((GRAY if gray else COLOR) if model is None else model, Denoiser)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from torch import nn
 from n3net.errors import UserError
 from n3net.io.arrays import as_image, white_of
 from n3net.io.picture import peak_of, to_type
+from n3net.models.interface import Model, Network
 from n3net.models.preparing import prepare
 from n3net.noise.curve import noise_map
 from n3net.restoration.denoising import COLOR, GRAY, check_strength, denoise, denoiser_for, is_gray
@@ -95,17 +96,16 @@ def default_weights(gray: bool) -> str:
     return PHOTO if PHOTO in available() else GRAY if gray else COLOR
 
 
-def check_model(model: nn.Module) -> None:
+def check_model(model: Denoiser) -> None:
     """Refuse a network that neither can be told the noise nor finds it out itself."""
-    net = getattr(model, "net", None)
-    if not getattr(model, "noise_map", False) and not hasattr(net, "estimator"):
+    net = model.net
+    if not model.noise_map and not (isinstance(net, Network) and net.estimates_noise):
         raise UserError("--real needs a model with a noise map, this one knows one noise level only")
 
 
-def is_for_photographs(model: nn.Module) -> bool:
+def is_for_photographs(model: Model) -> bool:
     """Whether a network was trained on the noise of photographs."""
-    record: Any = getattr(model, "record", {})
-    return bool(record.get("training", {}).get("task") == PHOTO)
+    return bool(model.record.get("training", {}).get("task") == PHOTO)
 
 
 def _in_parts(values: Array, noise: Array, run: Callable[..., Array], progress: Progress | None) -> Array:

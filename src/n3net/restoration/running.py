@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from n3net.errors import UserError
 from n3net.memory import return_freed_memory
+from n3net.models.interface import Composed, Stepwise
 from n3net.restoration.streaming import stream, tile_for
 from n3net.restoration.tiles import Part, Tile, smallest_size, split
 
@@ -104,10 +105,10 @@ def _outputs(
     """Rows and columns of an image, what the network is given there, and what it makes of it, (1, C, h, w) each."""
     rows, cols = part.crop
     size = rows.stop - rows.start, cols.stop - cols.start
-    if hasattr(net, "in_steps"):
+    if isinstance(net, Stepwise):
         given = see(rows, cols)
         yield part.crop, given, _in_steps(net, given, tile, progress)
-    elif hasattr(net, "compose"):
+    elif isinstance(net, Composed):
 
         def read(y: slice, x: slice) -> Tensor:
             return see(_moved(y, rows.start), _moved(x, cols.start))
@@ -125,7 +126,7 @@ def _outputs(
         progress(1)
 
 
-def _in_steps(net: Any, x: Tensor, tile: int | None, progress: Callable[[float], None]) -> Tensor:
+def _in_steps(net: Stepwise, x: Tensor, tile: int | None, progress: Callable[[float], None]) -> Tensor:
     """A network that has a method ``in_steps`` on a whole image (1, C, H, W): each step part by part."""
     done = 0
 

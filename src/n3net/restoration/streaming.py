@@ -5,7 +5,7 @@ temperature for each patch. A step asks the maps that it reads for the rows it n
 tiles with a margin as wide as that one step looks, not as wide as the whole network does. N3 blocks find all candidates
 in the maps. What they give has many channels, and is computed where the next local network needs it, not kept.
 
-A network takes part if it has a method ``compose``, see :class:`n3net.models.N3Net`.
+A network takes part if it is :class:`~n3net.models.interface.Composed`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from n3net.memory import return_freed_memory
+from n3net.models.interface import Local
 from n3net.neighbors.grid import Pads
 from n3net.neighbors.parts import Layout
 from n3net.nn import N3Block2d
@@ -126,8 +127,8 @@ class _Local(RollingMap):
 
     def __init__(self, sweep: Sweep, net: nn.Module, x: Map) -> None:
         super().__init__(sweep.size, sweep.tile, sweep.counter(_weights(net), sweep.size))
-        reach = getattr(net, "reach", None)
-        if not isinstance(reach, int):
+        reach = net.reach if isinstance(net, Local) else None
+        if reach is None:
             raise ValueError(f"{type(net).__name__}: has no reach, which says how many pixels away it looks")
         self.net, self.reach, self.x = net, reach, x.source()
 
@@ -260,8 +261,7 @@ def _longest_reach(net: nn.Module) -> int:
 
 
 def _reach(module: nn.Module) -> int:
-    reach: Any = getattr(module, "reach", 0)
-    return reach if isinstance(reach, int) else 0
+    return (module.reach or 0) if isinstance(module, Local) else 0
 
 
 def _weights(net: nn.Module) -> int:

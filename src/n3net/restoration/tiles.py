@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from n3net.models.interface import Composed, Local, Model, Network, Stepwise
 from n3net.neighbors.grid import Matching, Pads
 from n3net.nn import N3Block2d
 from n3net.restoration.streaming import bytes_per_pixel, widest_image
@@ -66,9 +67,9 @@ def split(model: nn.Module, height: int, width: int, tile: int | None = None, me
     """
     if tile is not None and tile < 1:
         raise ValueError(f"tile: expected a side of at least 1 pixel, got {tile}")
-    net = getattr(model, "net", model)
-    reach, swept = getattr(net, "reach", None), hasattr(net, "compose")
-    reach = None if hasattr(net, "in_steps") else reach
+    net = model.net if isinstance(model, Model) and isinstance(model.net, nn.Module) else model
+    swept = isinstance(net, Composed)
+    reach = net.reach if isinstance(net, Local) and not isinstance(net, Stepwise) else None
     strips = -(-width // widest_image(net)) if swept else 0
     if reach is None or strips == 1:
         whole = (slice(0, height), slice(0, width))
@@ -80,7 +81,7 @@ def split(model: nn.Module, height: int, width: int, tile: int | None = None, me
             size, reach, before, after, grid.stride, grid.patch_size, (grid.window - 1) * grid.stride + grid.patch_size
         )
         if grid is not None
-        else _Axis(size, reach, stride=getattr(net, "alignment", 1))
+        else _Axis(size, reach, stride=net.alignment if isinstance(net, Network) else 1)
         for size, before, after in ((height, top, bottom), (width, left, right))
     )
     if swept:

@@ -125,9 +125,7 @@ def upscaler_for(model: str | Path | nn.Module | None) -> Upscaler | ColorUpscal
     if found is not None:
         return found
 
-    loaded: Upscaler | ColorUpscaler = load_for(
-        "super-resolution", DEFAULT if model is None else model, Upscaler, ColorUpscaler
-    )
+    loaded: Upscaler | ColorUpscaler = load_for(DEFAULT if model is None else model, Upscaler, ColorUpscaler)
     return loaded
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from abc import ABC, abstractmethod
+from importlib.metadata import entry_points
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from n3net.errors import UserError
@@ -13,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor, nn
 
+    from n3net.models import Model
     from n3net.tasks.data import Batch
 
 # Name in a config -> where its class is.
@@ -20,6 +24,7 @@ TASKS = {
     "gaussian": "n3net.tasks.gaussian:GaussianDenoising",
     "correspondence": "n3net.tasks.correspondence:Correspondences",
     "super-resolution": "n3net.tasks.superresolution:SuperResolution",
+    "color-super-resolution": "n3net.tasks.color_superresolution:ColorSuperResolution",
     "raw": "n3net.tasks.raw:RawDenoising",
     "photo": "n3net.tasks.photo:PhotoDenoising",
 }
@@ -79,13 +84,45 @@ class Task(ABC):
         return {}
 
 
+def build(settings: dict[str, Any], *kinds: type[Model]) -> Any:
+    """The network of a config's section ``model``, if it is of a kind that the task can use."""
+    from n3net.models import MODELS, create, describe
+
+    model = create(**settings)
+    if not isinstance(model, kinds):
+        purpose = kinds[0].purpose
+        known = ", ".join(name for name in MODELS if describe(name)["task"] == purpose)
+        raise UserError(f"model: {settings['name']} is not for {purpose}; {known} are")
+    return model
+
+
 def task_class(name: str) -> type[Task]:
-    """The class of a task's name."""
-    if name not in TASKS:
-        raise UserError(f"task: expected {' or '.join(TASKS)}, got {name!r}")
-    module, _, attribute = TASKS[name].partition(":")
-    found: type[Task] = getattr(importlib.import_module(module), attribute)
+    """The class of a task: a name of ``TASKS`` or of an installed package, or ``module:Class`` or ``file.py:Class``.
+
+    A package offers tasks as entry points of the group ``n3net.tasks``. The module or file of a config is run.
+    """
+    installed = {point.name: point.value for point in entry_points(group="n3net.tasks")}
+    place = TASKS.get(name) or installed.get(name, name)
+    source, colon, attribute = place.rpartition(":")
+    if not colon:
+        known = " or ".join([*TASKS, *installed])
+        raise UserError(f"task: expected {known}, or module:Class or file.py:Class of your own, got {name!r}")
+    try:
+        module = _run_file(Path(source)) if source.endswith(".py") else importlib.import_module(source)
+        found = getattr(module, attribute)
+    except (ImportError, AttributeError, OSError) as error:
+        raise UserError(f"task: {name}: cannot be imported ({error})") from error
+    if not (isinstance(found, type) and issubclass(found, Task)):
+        raise UserError(f"task: {name}: expected a subclass of n3net.tasks.Task, got {found!r}")
     return found
+
+
+def _run_file(path: Path) -> ModuleType:
+    """The module of a file, which can be imported by its name from then on, as other processes do."""
+    if not path.is_file():
+        raise UserError(f"task: {path}: there is no such file")
+    sys.path.insert(0, str(path.resolve().parent))
+    return importlib.import_module(path.stem)
 
 
 def data_root(root: str | None) -> Path:

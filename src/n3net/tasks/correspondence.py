@@ -19,7 +19,7 @@ from n3net.correspondence.synthetic import Poses, rotation_about, synthetic_pair
 from n3net.errors import UserError
 from n3net.models import create
 from n3net.models.cnnet import CNNet
-from n3net.tasks import Task, data_root
+from n3net.tasks import Task, build, data_root
 from n3net.tasks.data import Batch, choose, stack
 
 LEAST = 8  # matches that a pose is computed from
@@ -103,10 +103,7 @@ class Correspondences(Task):
         count = min(options.validation_pairs or len(validation), len(validation))
         self.validation = [validation[i * len(validation) // count] for i in range(count)]
         with torch.device("meta"):
-            template = create(**self.model)
-        if not isinstance(template, CNNet):
-            raise UserError(f"model: {self.model['name']} is no network for correspondences; use n3net-sets or cnnet")
-        self.template = template  # says what its input is
+            self.template: CNNet = build(self.model, CNNet)  # says what its input is
 
     @property
     def items_per_epoch(self) -> int:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from n3net.errors import UserError
-from n3net.models import Denoiser
+from n3net.models import Denoiser, N3Net
+from n3net.tasks import build
 from n3net.tasks.data import Batch, to_planes
-from n3net.tasks.images import ImageOptions, ImageTask, clipped_psnr, squared_error
+from n3net.tasks.images import ImageOptions, ImageTask, clipped_psnr, missing_psnr, squared_error
 
 
 @dataclass(frozen=True)
@@ -23,11 +24,13 @@ class GaussianOptions(ImageOptions):
         sigma: standard deviation of the noise in gray levels of 0..255: one, or the ends of a range to draw from.
         validation_sigma: noise levels of the validation; by default ``sigma``, or the middle of its range.
         guide: weights of the DnCNN on whose output a model with ``match_on: denoised`` matches.
+        loss: ``squared`` error, as the paper; or ``psnr``, what is missing of it, as NLNet and UNLNet have it.
     """
 
     sigma: float | tuple[float, float] = 25.0
     validation_sigma: list[float] | None = None
     guide: str | None = None
+    loss: Literal["squared", "psnr"] = "squared"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -51,13 +54,11 @@ class GaussianDenoising(ImageTask):
         self.validation_sigma = options.validation_sigma or [(low + high) / 2]
 
     def build_model(self) -> nn.Module:
-        model = super().build_model()
-        if not isinstance(model, Denoiser):
-            raise UserError(f"model: {self.model.get('name')} is not for Gaussian noise; n3net and dncnn-17 are")
+        model: Denoiser = build(self.model, Denoiser)
         low, high = self.options.sigma_range
         if low != high and not model.noise_map:
             raise UserError("data.sigma: a range of noise levels needs a model that is told the level, noise_map: true")
-        self._load_guide(getattr(model.net, "guide", None))
+        self._load_guide(model.net.guide if isinstance(model.net, N3Net) else None)
         return model
 
     def _load_guide(self, guide: nn.Module | None) -> None:
@@ -82,7 +83,8 @@ class GaussianDenoising(ImageTask):
         return {"clean": clean, "noisy": clean + noise * (sigma / np.float32(255)), "sigma": sigma}
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        return squared_error(model(batch["noisy"], batch["sigma"]), batch["clean"])
+        error = missing_psnr if self.options.loss == "psnr" else squared_error
+        return error(model(batch["noisy"], batch["sigma"]), batch["clean"])
 
     def validate(self, model: nn.Module, index: int, rng: np.random.Generator) -> dict[str, float]:
         device = next(model.parameters()).device

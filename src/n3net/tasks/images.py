@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from n3net.errors import UserError
-from n3net.models import create
 from n3net.tasks import Task, data_root
 from n3net.tasks.data import Images, choose, random_crop
 from n3net.tasks.recoloring import recolor
@@ -70,9 +69,6 @@ class ImageTask(Task):
     def items_per_epoch(self) -> int:
         return len(self.train) * int(self.options.crops_per_image)
 
-    def build_model(self) -> nn.Module:
-        return create(**self.model)
-
     def crop(self, number: int, size: int, rng: np.random.Generator) -> NDArray[np.float32]:
         """A square of the training image of an item, turned and perhaps recoloured, (H, W, C) in [0, 1]."""
         crop = random_crop(self.train.images[choose(self.seed, number, len(self.train))], size, rng)
@@ -95,6 +91,12 @@ def squared_error(out: Tensor, clean: Tensor) -> tuple[Tensor, dict[str, Tensor]
     errors = (out.float() - clean).square().flatten(1).mean(1)  # (B,)
     shown = -10 * errors.detach().clamp(min=1e-10).log10().mean()
     return 0.5 * LOSS_PIXELS * clean.shape[1] * errors.mean(), {"psnr": shown}
+
+
+def missing_psnr(out: Tensor, clean: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    """What is missing to 100 dB, for which all noise levels count nearly alike, and the PSNR to show beside it."""
+    psnr = -10 * (out.float() - clean).square().flatten(1).mean(1).clamp(min=1e-10).log10().mean()
+    return 100 - psnr, {"psnr": psnr.detach()}
 
 
 def relative_error(out: Tensor, clean: Tensor, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]]:

@@ -12,12 +12,14 @@ from torch import Tensor, nn
 
 from n3net.errors import UserError
 from n3net.imaging.color import LUMA
-from n3net.models import Denoiser
+from n3net.models import Denoiser, Network
+from n3net.models.cbdnet import cbdnet_loss
 from n3net.noise.curve import known_map, noise_map
 from n3net.noise.sensor import NoiseLevel
 from n3net.raw.camera import MARGIN, draw_camera, draw_level, photograph
+from n3net.tasks import build
 from n3net.tasks.data import Batch
-from n3net.tasks.images import ImageOptions, ImageTask, clipped_psnr, relative_error
+from n3net.tasks.images import LOSS_PIXELS, ImageOptions, ImageTask, clipped_psnr, relative_error
 
 Floats = NDArray[np.float32]
 
@@ -69,11 +71,12 @@ class PhotoDenoising(ImageTask):
         super().__init__(options, model, seed, 3, self.side)
 
     def build_model(self) -> nn.Module:
-        model = super().build_model()
-        if not isinstance(model, Denoiser) or not model.noise_map or model.channels != 3:
+        model: Denoiser = build(self.model, Denoiser)
+        self.estimates = isinstance(model.net, Network) and model.net.estimates_noise
+        if not (model.noise_map or self.estimates) or model.channels != 3:
             raise UserError(
                 f"model: {self.model['name']} cannot be told the noise of colour photographs; "
-                "n3net and dncnn-17 can, with channels: 3 and noise_map: true"
+                "n3net and dncnn-17 can, with channels: 3 and noise_map: true, and cbdnet finds it out itself"
             )
         return model
 
@@ -96,6 +99,10 @@ class PhotoDenoising(ImageTask):
     def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         clean, noisy = batch["clean"], batch["noisy"]
         noise = (noisy - clean).square().flatten(1).mean(1).clamp(min=QUIET**2)  # (B,)
+        if self.estimates:
+            out, estimate = model(noisy, both=True)
+            truth = (batch["sigma"] / 255).expand_as(estimate)
+            return LOSS_PIXELS * cbdnet_loss(out, clean, estimate, truth), relative_error(out, clean, noise)[1]
         return relative_error(model(noisy, batch["sigma"]), clean, noise)
 
     def validate(self, model: nn.Module, index: int, rng: np.random.Generator) -> dict[str, float]:

@@ -10,12 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from n3net.errors import UserError
 from n3net.imaging.demosaicking import PATTERNS
-from n3net.models import MODELS
 from n3net.models.raw import RawDenoiser
 from n3net.noise.sensor import heteroscedastic, variance
 from n3net.raw.simulation import LEVELS, SCENE, draw_level, draw_scene
+from n3net.tasks import build
 from n3net.tasks.data import Batch
 from n3net.tasks.images import ImageOptions, ImageTask, clipped_psnr, relative_error, squared_error
 
@@ -63,10 +62,7 @@ class RawDenoising(ImageTask):
         super().__init__(options, model, seed, 3, 2 * options.crop if options.bayer else options.crop)
 
     def build_model(self) -> nn.Module:
-        model = super().build_model()
-        if not isinstance(model, RawDenoiser):
-            known = ", ".join(name for name, entry in MODELS.items() if entry.task == "raw")
-            raise UserError(f"model: {self.model['name']} is not for raw data; {known} are")
+        model: nn.Module = build(self.model, RawDenoiser)
         return model
 
     def item(self, number: int, rng: np.random.Generator) -> dict[str, Any]:

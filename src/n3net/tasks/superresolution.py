@@ -10,9 +10,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from n3net.errors import UserError
 from n3net.imaging.degradation import degrade
-from n3net.models import Upscaler
+from n3net.models import MemNet, Upscaler
+from n3net.tasks import build
 from n3net.tasks.data import Batch, choose, random_place, random_turn
 from n3net.tasks.images import ImageOptions, ImageTask, clipped_psnr, squared_error
 
@@ -47,9 +47,8 @@ class SuperResolution(ImageTask):
         self.pairs = [{f: degrade(_at_least(image, least), f) for f in self.factors} for image in self.train.images]
 
     def build_model(self) -> nn.Module:
-        model = super().build_model()
-        if not isinstance(model, Upscaler):
-            raise UserError(f"model: {self.model.get('name')} is not for super-resolution; n3net-sr and vdsr are")
+        model: Upscaler = build(self.model, Upscaler)
+        self.every = isinstance(model.net, MemNet)
         return model
 
     def item(self, number: int, rng: np.random.Generator) -> dict[str, Any]:
@@ -59,7 +58,12 @@ class SuperResolution(ImageTask):
         return {"clean": both[None, ..., 0].copy(), "upscaled": both[None, ..., 1].copy()}  # (1, H, W) each
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        loss, figures = squared_error(model(batch["upscaled"]), batch["clean"])
+        if self.every:  # all outputs are compared, and count alike
+            outputs = model(batch["upscaled"], every=True)  # (M + 1, B, 1, H, W)
+            losses = [squared_error(out, batch["clean"]) for out in outputs]
+            loss, figures = torch.stack([loss for loss, _ in losses]).sum(), losses[0][1]
+        else:
+            loss, figures = squared_error(model(batch["upscaled"]), batch["clean"])
         _, bicubic = squared_error(batch["upscaled"], batch["clean"])
         return loss, {**figures, "gain": figures["psnr"] - bicubic["psnr"]}
 

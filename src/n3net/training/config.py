@@ -13,7 +13,7 @@ from n3net.checking import from_mapping, nearest, shown
 from n3net.errors import UserError
 from n3net.io.files import opened
 
-MAX_BYTES = 1_000_000  # of a file
+MAX_BYTES, MAX_DEPTH, MAX_NAME = 100_000, 50, 200  # of a file, of its brackets, of a name
 # Also of numbers with thousands of digits, dates that are none, and brackets within brackets within brackets.
 NOT_YAML = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
 LENGTHS = ("epochs", "steps", "budget")  # a run's length is given by one of them; the one that is given last counts
@@ -79,10 +79,10 @@ class Config:
     """A training run.
 
     Args:
-        task: a name of :data:`n3net.tasks.TASKS`.
+        task: a name of :data:`n3net.tasks.TASKS`, or a class of your own, see :func:`n3net.tasks.task_class`.
         model: ``name`` and options for :func:`n3net.models.create`.
         data: the task's own options, see its ``Options``.
-        epochs, steps, budget: length of the run, one of the three; a budget is wall-clock time such as ``3h``.
+        epochs, steps, budget: length of the run, one of the three; a budget is time of training such as ``3h``.
         batch_size: items of a step, over all processes together.
         seed: of initialisation, crops and noise.
         optimizer, schedule: see there.
@@ -93,6 +93,7 @@ class Config:
             were gathered, averaged as the weights are: from then on it trains what will be used. 1 for never.
         precision: ``32-true`` or ``bf16-mixed``, or what else Lightning Fabric knows but ``16-mixed``.
         accelerator, devices, nodes: of Lightning Fabric.
+        timeout: how long a process waits for the others before it gives up, when a host or a link is lost.
         channels_last: memory layout of images.
         winograd: on CPUs, wide 3 x 3 convolutions by :mod:`n3net.kernel.convolution`, best with ``channels_last``.
         workers: threads that prepare batches.
@@ -119,6 +120,7 @@ class Config:
     accelerator: str = "auto"
     devices: int = 1
     nodes: int = 1
+    timeout: str = "10m"
     channels_last: bool = False
     winograd: bool = False
     workers: int = 1
@@ -144,7 +146,7 @@ class Config:
         _require("name" in self.model, "model", "a name and options, such as {name: n3net, k: 7}", self.model)
         half = self.precision in ("16", "16-mixed")
         _require(not half, "precision", "bf16-mixed, as 16-mixed scales the gradients it clips", self.precision)
-        for name in ("budget", "validate_every", "save_every"):
+        for name in ("budget", "validate_every", "save_every", "timeout"):
             value = getattr(self, name)
             if isinstance(value, str):
                 try:
@@ -241,6 +243,8 @@ def _packaged() -> Path:
 
 
 def _locate(source: str, beside: Path | None) -> Path:
+    if len(source) > MAX_NAME:
+        raise UserError(f"{shown(source)}: too long for the name of a config")
     path = Path(source)
     if beside is not None and not path.is_absolute():
         path = beside / path
@@ -273,7 +277,11 @@ def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
 
 def _parse(text: str) -> Any:
     """A document of plain values. Those that are repeated by name (& and *) could be without end, and are refused."""
-    yaml = _yaml()
+    yaml, depth = _yaml(), 0
+    for character in text:  # before YAML's parser, which takes quadratic time for them
+        depth += (character in "[{") - (character in "]}")
+        if depth > MAX_DEPTH:
+            raise ValueError(f"more than {MAX_DEPTH} brackets within brackets")
     try:
         if any(isinstance(event, yaml.events.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
             raise ValueError("values that refer to others (*name) are not supported, write them out")

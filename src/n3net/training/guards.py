@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,8 @@ from torch import Tensor, nn
 from n3net.errors import UserError
 from n3net.tasks import Task
 from n3net.tasks.data import Batch
+
+PATIENCE = 60.0  # seconds that the processes before a restart have to end
 
 
 def first_not_finite(net: nn.Module, task: Task, batch: Batch) -> str:
@@ -79,9 +82,15 @@ def only_one(run: Path) -> Iterator[None]:
         return
     import fcntl
 
+    again = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+    until = time.monotonic() + (PATIENCE if again else 0)
     with (run / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UserError(f"{run}: another process is training there") from None
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if time.monotonic() >= until:
+                    raise UserError(f"{run}: another process is training there") from None
+                time.sleep(0.5)
         yield

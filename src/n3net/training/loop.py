@@ -6,6 +6,7 @@ import math
 import os
 import time
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from n3net.nn.convolutions import accelerate
 from n3net.tasks import Task, task_class
 from n3net.tasks.data import TRAINING, VALIDATION, Batch, Prefetcher, generator
 from n3net.training import checkpoint, require
+from n3net.training.company import same_checkpoint, taking_part
 from n3net.training.config import Config, dump, seconds, to_mapping
 from n3net.training.guards import first_not_finite, on_signals, only_one
 from n3net.training.optimizer import Average, build_optimizer
@@ -39,9 +41,11 @@ class State:
     """What a checkpoint holds beside the tensors."""
 
     step: int = 0  # steps done
-    elapsed: float = 0.0  # wall-clock seconds used, over all attempts
+    elapsed: float = 0.0  # seconds of training, over all attempts; neither validation nor saving counts
     best: float = -math.inf
     means: dict[str, float] = field(default_factory=dict)  # smoothed loss and figures
+    validated: int = -1  # the last step that was validated
+    scores: dict[str, float] = field(default_factory=dict)  # of that step
 
 
 @dataclass(frozen=True)
@@ -66,8 +70,8 @@ def train(config: Config, run: Path) -> Outcome:
         fabric.launch()
         kind = task_class(config.task)
         task = kind(from_mapping(kind.Options, config.data, "data"), config.model, config.seed)
-        if config.batch_size % fabric.world_size:
-            raise UserError(f"batch_size: {config.batch_size} items cannot be shared by {fabric.world_size} processes")
+        if config.batch_size < fabric.world_size:
+            raise UserError(f"batch_size: {config.batch_size} items are too few for {fabric.world_size} processes")
         return Trainer(config, run, fabric, task).run_to_end()
 
 
@@ -92,34 +96,41 @@ class Trainer:
         self.state = State()
         notes = self._resume()
         self.reporter = Reporter(run, self.state.step, fabric.is_global_zero)
-        for note in notes:
+        for note in [taking_part(fabric, config.batch_size, task.unit), *notes]:
             self.reporter.say(note)
         self.session_step, self.session_seconds, self.stopped_by = self.state.step, 0.0, 0
-        self.session_start = time.monotonic() - self.state.elapsed  # as if the run had never stopped
+        self.seconds_before = self.state.elapsed
         self.marks = {"save": time.monotonic(), "validate": time.monotonic()}
 
     # The run as a whole
 
     def run_to_end(self) -> Outcome:
-        config = self.config
+        config, weights = self.config, self.run / "weights.safetensors"
+        if self._complete() and weights.is_file():
+            self.reporter.say(
+                f"this run is complete after {self.state.step} steps: {weights}; "
+                "to train on, make it longer (steps=, epochs= or --budget)"
+            )
+            self.reporter.close()
+            return Outcome(self.state.step, self.state.scores)
         if self.fabric.is_global_zero:
             with writing(self.run / "config.yaml", force=True) as file:
                 file.write(dump(config).encode())
         batches = Prefetcher(self._batch, self.state.step, config.workers)
-        scores: dict[str, float] = {}
+        state = self.state
         try:
             with on_signals(self._on_signal):
                 iterator = iter(batches)
                 while True:
                     fraction, save, validate, stop = self._agree()
                     finished = fraction >= 1 and not stop
-                    if validate or finished:
-                        scores = self._validate()
+                    if (validate or finished) and state.validated != state.step:
+                        self._validate()
                     if save or finished or stop:
                         self._save()
                     if stop:
                         self.reporter.say(f"stopped at step {self.state.step}; the same command goes on from there")
-                        return Outcome(self.state.step, scores, stop)
+                        return Outcome(state.step, state.scores, stop)
                     if finished:
                         break
                     start = time.perf_counter()
@@ -130,15 +141,19 @@ class Trainer:
             batches.close()
             self.reporter.close()
         if self.fabric.is_global_zero:
-            self._export(self.run / "weights.safetensors", scores)
-            self.reporter.say(f"done after {self.state.step} steps: {self.run / 'weights.safetensors'}")
-        return Outcome(self.state.step, scores)
+            self._export(weights, state.scores)
+            self.reporter.say(f"done after {state.step} steps: {weights}")
+        return Outcome(state.step, state.scores)
+
+    def _complete(self) -> bool:
+        """Whether an earlier attempt came to the end; all processes read the same checkpoint."""
+        return self._fraction() >= 1 and self.state.validated == self.state.step
 
     def _on_signal(self, number: int) -> None:
         self.stopped_by = number
 
     def _elapsed(self) -> float:
-        return time.monotonic() - self.session_start
+        return self.seconds_before + self.session_seconds
 
     def _fraction(self) -> float:
         if self.budget is not None:
@@ -171,10 +186,15 @@ class Trainer:
 
     # One step
 
+    @property
+    def _share(self) -> range:
+        """This process's items of a batch."""
+        size = self.config.batch_size
+        return range(self.rank * size // self.world, (self.rank + 1) * size // self.world)
+
     def _batch(self, step: int) -> Batch:
         """This process's share of the batch of a step."""
-        size = self.config.batch_size
-        share = range(self.rank * size // self.world, (self.rank + 1) * size // self.world)
+        size, share = self.config.batch_size, self._share
         items = [self.task.item(step * size + i, generator(self.config.seed, TRAINING, step, i)) for i in share]
         batch = self.task.collate(items)
         if not self.config.channels_last:
@@ -192,9 +212,10 @@ class Trainer:
         if fraction >= config.freeze_norms:
             self.average.freeze_norms(self.net)
         loss, figures = self.task.loss(self.model, batch)
-        self.fabric.backward(loss)
+        part = len(self._share) * self.world / config.batch_size  # not all shares are equal
+        self.fabric.backward(loss * part)
         norm = self._clip(rate)
-        loss_value = float(self._mean(loss.detach()))
+        loss_value = float(self._mean(loss.detach() * part))
         problem = self._problem(loss_value, norm)
         if problem:
             raise UserError(self._diverged(problem, batch))
@@ -202,7 +223,7 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         state.step += 1
         self.average.update(self.net, state.step)
-        values = {"loss": loss_value, **{name: float(self._mean(value)) for name, value in figures.items()}}
+        values = {"loss": loss_value, **{name: float(self._mean(value * part)) for name, value in figures.items()}}
         for name, value in values.items():
             state.means[name] = SMOOTHING * state.means.get(name, value) + (1 - SMOOTHING) * value
         if state.step % config.log_every == 0:
@@ -254,7 +275,7 @@ class Trainer:
             left = (self.total - state.step) * self.session_seconds / done
         figures = {name: f"{value:.4g}" for name, value in state.means.items()}
         figures |= {
-            f"{self.task.unit}/s": f"{speed:.1f}",
+            f"{self.task.unit}/s": f"{speed:.1f}" + (f" ({speed / self.world:.1f} each)" if self.world > 1 else ""),
             "waiting": f"{waiting:.1%}",
             "left": duration(max(left, 0.0)),
         }
@@ -263,7 +284,7 @@ class Trainer:
             self.reporter.record(state.step, "speed", {"items_per_second": speed, "waiting": waiting})
 
     @torch.no_grad()
-    def _validate(self) -> dict[str, float]:
+    def _validate(self) -> None:
         """Mean scores of the averaged weights; the best so far are exported."""
         start = time.monotonic()
         sums: dict[str, float] = {}
@@ -281,12 +302,12 @@ class Trainer:
         text = "  ".join(f"{name} {value:.3f}" for name, value in sums.items())
         took = duration(time.monotonic() - start)
         self.reporter.say(f"step {self.state.step}  validation  {text}  ({took})")
+        self.state.validated, self.state.scores = self.state.step, sums
         score = sums.get(self.task.metric, -math.inf)
         if score > self.state.best:
             self.state.best = score
             if self.fabric.is_global_zero:
                 self._export(self.run / "best.safetensors", sums)
-        return sums
 
     def _save(self) -> None:
         self.state.elapsed = self._elapsed()
@@ -304,7 +325,7 @@ class Trainer:
 
     def _resume(self) -> list[str]:
         """Continue from the last whole checkpoint, if there is one; what there is to say about it."""
-        content, broken = checkpoint.latest(self.run / "checkpoints")
+        content, broken = same_checkpoint(self.run / "checkpoints", self.rank, self.world)
         notes = [f"{path}: truncated or damaged, the checkpoint before it is used" for path in broken]
         if content is None:
             return [*notes, "no whole checkpoint is left, starting from the beginning"] if broken else notes
@@ -361,8 +382,11 @@ def fabric_of(config: Config) -> Any:
     if "LOCAL_WORLD_SIZE" in os.environ:  # started by torchrun
         devices = int(os.environ["LOCAL_WORLD_SIZE"])
         nodes = int(os.environ["WORLD_SIZE"]) // devices
-    strategy = "ddp" if devices * nodes > 1 else "auto"
+    strategy: Any = "auto"
     try:
+        if devices * nodes > 1:
+            wait = timedelta(seconds=seconds(config.timeout))
+            strategy = require("lightning_fabric.strategies").DDPStrategy(timeout=wait)
         return require("lightning_fabric").Fabric(
             accelerator=config.accelerator,
             devices=devices,

@@ -54,15 +54,26 @@ class Muon(torch.optim.Adam):
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
+            alike: dict[tuple[torch.Size, torch.dtype, torch.device], list[Tensor]] = {}
             for p in group["params"]:
                 if p.grad is not None and is_matrix(p):
-                    state = self.state[p]
-                    mean = state.setdefault("mean", torch.zeros_like(p)).lerp_(p.grad, 1 - self.momentum)
-                    step = orthogonal(p.grad.lerp(mean, self.momentum).flatten(1))  # Nesterov's momentum
-                    p.add_(step.view_as(p), alpha=-group["lr"] * math.sqrt(max(step.shape)))
-                    p.grad = None  # done: Adam passes over it
+                    alike.setdefault((p.shape, p.dtype, p.device), []).append(p)
+            for matrices in alike.values():
+                self._step(matrices, group["lr"])
         super().step()
         return loss
+
+    def _step(self, matrices: list[Tensor], lr: float) -> None:
+        """For matrices of one shape, all at once."""
+        means = [self.state[p].setdefault("mean", torch.zeros_like(p)) for p in matrices]
+        gradients = [p.grad for p in matrices if p.grad is not None]
+        torch._foreach_lerp_(means, gradients, 1 - self.momentum)
+        directions = torch._foreach_lerp(gradients, means, self.momentum)  # Nesterov's momentum
+        steps = orthogonal(torch.stack([d.flatten(1) for d in directions]))  # (matrices, rows, columns)
+        length = lr * math.sqrt(max(steps.shape[1:]))
+        torch._foreach_add_(matrices, [step.view_as(p) for step, p in zip(steps, matrices, strict=True)], alpha=-length)
+        for p in matrices:
+            p.grad = None  # done: Adam passes over it
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """As any optimizer's: Adam's own looks for its step count in all states, and those of matrices have none."""
@@ -74,17 +85,18 @@ def is_matrix(parameter: Tensor) -> bool:
     return parameter.dim() >= 2 and min(len(parameter), parameter[0].numel()) >= 16
 
 
-def orthogonal(matrix: Tensor) -> Tensor:
-    """Nearly the nearest matrix with orthonormal rows or columns: singular values near 1.
+def orthogonal(matrices: Tensor) -> Tensor:
+    """Nearly the nearest matrices with orthonormal rows or columns: singular values near 1. (B, m, n) -> (B, m, n).
 
     Five steps of the Newton-Schulz iteration with the coefficients of Jordan et al.
     """
-    if len(matrix) > matrix.shape[1]:
-        return orthogonal(matrix.T).T
-    x = matrix / matrix.norm().clamp_min(torch.finfo(matrix.dtype).tiny)
+    if matrices.shape[1] > matrices.shape[2]:
+        return orthogonal(matrices.mT).mT
+    norms = torch.linalg.matrix_norm(matrices, keepdim=True)  # (B, 1, 1)
+    x = matrices / norms.clamp_min(torch.finfo(matrices.dtype).tiny)
     for _ in range(5):
-        gram = x @ x.T
-        x = 3.4445 * x + (2.0315 * gram @ gram - 4.7750 * gram) @ x
+        gram = x @ x.mT  # (B, m, m)
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=-4.7750, alpha=2.0315), x, beta=3.4445)
     return x
 
 
@@ -102,10 +114,11 @@ class Average:
     def update(self, model: nn.Module, step: int) -> None:
         """After step number ``step``, counted from 1."""
         weight = 1 - min(self.decay, step / (step + 9))
-        for mean, value in zip(_state(self.model), _state(model), strict=True):
-            if mean.is_floating_point():
-                mean.lerp_(value.to(mean.dtype), weight)
-            else:
+        pairs = list(zip(_state(self.model), _state(model), strict=True))
+        floats = [(mean, value.to(mean.dtype)) for mean, value in pairs if mean.is_floating_point()]
+        torch._foreach_lerp_([mean for mean, _ in floats], [value for _, value in floats], weight)
+        for mean, value in pairs:
+            if not mean.is_floating_point():
                 mean.copy_(value)
 
     @torch.no_grad()

@@ -9,7 +9,7 @@ from torch import nn
 
 from n3net.errors import UserError
 from n3net.models import DnCNN
-from n3net.models.registry import Recipe
+from n3net.models.interface import Recipe
 
 
 def start_from(start: str, model: nn.Module) -> dict[str, Any] | None:

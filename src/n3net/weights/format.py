@@ -28,7 +28,8 @@ from torch import Tensor, nn
 from n3net.checking import shown
 from n3net.errors import UserError
 from n3net.io.files import writing
-from n3net.models.registry import MODELS, Recipe, create
+from n3net.models.interface import Model, Recipe
+from n3net.models.registry import MODELS, create
 from n3net.version import __version__
 
 FORMAT = 1
@@ -45,9 +46,9 @@ def save(path: str | Path, model: nn.Module, metadata: dict[str, Any] | None = N
         model: as it was created: not with its batch norm folded.
         metadata: JSON values, usually ``training`` (how the weights came about) and ``licence``.
     """
-    recipe = getattr(model, "recipe", None)
-    if not isinstance(recipe, Recipe):
+    if not isinstance(model, Model) or not hasattr(model, "recipe"):
         raise ValueError("save: this model was not built by n3net.models.create, so no file could tell how to build it")
+    recipe = model.recipe
     tensors = {name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}
     problem = _difference({n: tuple(t.shape) for n, t in tensors.items()}, expected_shapes(recipe))
     if problem:
@@ -56,7 +57,7 @@ def save(path: str | Path, model: nn.Module, metadata: dict[str, Any] | None = N
         **(metadata or {}),
         "format": FORMAT,
         "n3net": __version__,
-        "model": {"name": recipe.name, "config": recipe.config},
+        "model": {"name": recipe.name, "config": recipe.config, **_module(recipe.name)},
         "digest": digest(tensors),
     }
     document.setdefault("training", {})
@@ -67,6 +68,12 @@ def save(path: str | Path, model: nn.Module, metadata: dict[str, Any] | None = N
     return path
 
 
+def _module(name: str) -> dict[str, str]:
+    """The module that a model of somebody else's comes from."""
+    module = MODELS[name].build.__module__
+    return {} if module.startswith("n3net.") else {"module": module}
+
+
 def info(path: str | Path) -> dict[str, Any]:
     """The metadata of a file, without its tensors; ``parameters`` and ``bytes`` are added."""
     path = Path(path)
@@ -75,7 +82,7 @@ def info(path: str | Path) -> dict[str, Any]:
     return {**document, "parameters": count, "bytes": path.stat().st_size}
 
 
-def read(path: str | Path) -> nn.Module:
+def read(path: str | Path) -> Model:
     """The model of a file, in eval mode; its metadata is its attribute ``record``."""
     path = Path(path)
     document, header = _read_header(path)
@@ -98,7 +105,7 @@ def read(path: str | Path) -> nn.Module:
         raise UserError(f"{path}: {wrong} holds values that are no numbers; it cannot be used")
     model = create(recipe.name, **recipe.config)
     model.load_state_dict(tensors)
-    model.record = document  # type: ignore[assignment]
+    model.record = document
     return model.eval()
 
 
@@ -190,7 +197,9 @@ def _check_tensor(tensor: dict[str, Any]) -> int:
 def _recipe(path: Path, document: dict[str, Any]) -> Recipe:
     name, config = document["model"]["name"], document["model"]["config"]
     if name not in MODELS:
-        raise UserError(f"{path}: made for the model {shown(name)}, which n3net {__version__} does not have")
+        module = document["model"].get("module")
+        needs = f"; it comes from the module {shown(module)}: import that first" if isinstance(module, str) else ""
+        raise UserError(f"{path}: made for the model {shown(name)}, which n3net {__version__} does not have{needs}")
     return Recipe(name, config)
 
 

@@ -8,6 +8,17 @@ from typing import Any
 PLACES = (("training", "data"), ("training",), ("training", "config", "data"))
 
 
+def origin(name: str, record: dict[str, Any], shipped: bool) -> str:
+    """Where weights come from, in a few words: shipped, imported, or trained for how long."""
+    training = record.get("training")
+    training = training if isinstance(training, dict) else {}
+    if "imported" in training:
+        return f"imported: {training['imported']}, {training.get('file', name)}"
+    hours, steps = training.get("hours"), training.get("steps")
+    trained = f"trained {hours:g} h, {steps} steps" if isinstance(hours, int | float) else "trained"
+    return f"{name}, comes with n3net, {trained}" if shipped else f"{name}, {trained}"
+
+
 def recorded_range(record: dict[str, Any], name: str) -> tuple[float, float] | None:
     """Lowest and highest of the levels that a record has under a name, None if it has none.
 

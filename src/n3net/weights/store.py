@@ -12,6 +12,8 @@ from n3net.errors import UserError
 if TYPE_CHECKING:
     from torch import nn
 
+    from n3net.models import Model
+
 SHIPPED = Path(__file__).parent / "files"
 CONFIGS = Path(__file__).parents[1] / "configs"  # weights are named as the config that they are trained with
 SUFFIX = ".safetensors"
@@ -52,7 +54,7 @@ def locate(name_or_path: str | Path) -> Path:
     raise UserError(f"there are no weights {str(name_or_path)!r}{hint} ('n3net weights list' tells more)")
 
 
-def load(name_or_path: str | Path) -> nn.Module:
+def load(name_or_path: str | Path) -> Model:
     """A trained model, in eval mode, ready to run.
 
     Args:
@@ -68,7 +70,7 @@ def load(name_or_path: str | Path) -> nn.Module:
     return _nn3d(name.removeprefix(NN3D)) if name.startswith(NN3D) else read(locate(name_or_path))
 
 
-def _nn3d(names: str) -> nn.Module:
+def _nn3d(names: str) -> Model:
     from n3net.models import Denoiser
     from n3net.models.nn3d import with_filter
 
@@ -89,7 +91,7 @@ def _nn3d(names: str) -> nn.Module:
     return model
 
 
-def load_for(task: str, model: str | Path | nn.Module, *kinds: type) -> Any:
+def load_for(model: str | Path | nn.Module, *kinds: type[Model]) -> Any:
     """A model of some kind: the module itself, or what :func:`n3net.load` takes."""
     from torch import nn
 
@@ -100,5 +102,5 @@ def load_for(task: str, model: str | Path | nn.Module, *kinds: type) -> Any:
         return model
     loaded: Any = load(model)
     if not isinstance(loaded, kinds):
-        raise UserError(f"{model}: a {loaded.recipe.name}, which is not for {task}")
+        raise UserError(f"{model}: a {loaded.recipe.name}, which is not for {kinds[0].purpose}")
     return loaded

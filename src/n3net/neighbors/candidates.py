@@ -19,15 +19,14 @@ def neighbors(problem: Sets) -> Tensor:
     batch = torch.arange(len(index), device=index.device)[:, None, None]
 
     def rows(first: int, last: int, queries: Tensor, items: Tensor, values: Tensor, *tensors: Tensor) -> Tensor:
-        part = (slice(None), slice(first, last))
-        choice = choice_of(p.choice, *tensors).at(part)
-        here = (batch, index[part])
-        d = (queries[part][:, :, None] - items[here]).square().sum(-1)  # (B, q, M)
-        d = d.masked_fill(~keep[part], 0)
+        choice = choice_of(p.choice, *tensors).each(lambda t: t[:, first:last])
+        here, none = (batch, index[:, first:last]), ~keep[:, first:last]  # (B, q, M)
+        d = (queries[:, first:last, None] - items[here]).square().sum(-1)  # (B, q, M)
+        d = d.masked_fill(none, 0)
         z = logits(root(d) if choice.distance == "euclidean" else d, choice.scale)
-        z = z.masked_fill(~keep[part], -torch.inf)
+        z = z.masked_fill(none, -torch.inf)
         if p.idle is not None:
-            z = z.masked_fill(p.idle[part][..., None], 0)
+            z = z.masked_fill(p.idle[:, first:last, None], 0)
         return weights(z, choice) @ values[here]  # (B, q, k, C)
 
     channels = 2 * p.items.shape[2] + p.values.shape[2]

@@ -1,4 +1,4 @@
-"""N3 blocks: embed, match, select, aggregate, concatenate (Sec. 4 of the paper)."""
+"""The N3 block for images: embed, match, select, aggregate, concatenate (Sec. 4 of the paper)."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from n3net.neighbors.grid import Matching, Pads
+from n3net.neighbors.grid import Matching, Pads, Time
 from n3net.neighbors.images import image_distances, match_images
 from n3net.neighbors.limits import compared, gained, logits_of, marked, root, weigh
 from n3net.neighbors.parts import Layout, Part, Parts, match_part
-from n3net.neighbors.problem import Choice, Images, Sets, Windows
-from n3net.neighbors.sets import match_sets
+from n3net.neighbors.problem import Choice, Images, Windows
+from n3net.nn.block import Block
 from n3net.nn.centers import at_centers
 from n3net.nn.normalization import DistanceNorm, QueryNorm
-from n3net.nn.options import N3Options, as_options
-from n3net.selection import Rule, check_choice
+from n3net.nn.options import N3Options
+from n3net.selection import Rule
 
 
 def embedding_cnn(channels: int, out_channels: int, features: int = 64) -> nn.Sequential:
@@ -34,70 +34,7 @@ def embedding_cnn(channels: int, out_channels: int, features: int = 64) -> nn.Se
     return net
 
 
-def embedding_mlp(channels: int, out_channels: int, features: int = 64) -> nn.Sequential:
-    """A perceptron for the items of a set."""
-    return nn.Sequential(
-        nn.Linear(channels, features),
-        nn.ReLU(inplace=True),
-        nn.Linear(features, features),
-        nn.ReLU(inplace=True),
-        nn.Linear(features, out_channels),
-    )
-
-
-class _Block(nn.Module):
-    """What the blocks for sets and for images share: the nets, and from their outputs to logit scale and strength."""
-
-    embedding: nn.Module | None
-    temperature: nn.Module | None
-    annealing: nn.Module | None
-
-    def __init__(self, channels: int, k: int, options: str | N3Options, rule: Rule) -> None:
-        super().__init__()
-        check_choice("rule", rule, Rule)
-        for name, value in (("channels", channels), ("k", k)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name}: expected an integer of at least 1, got {value!r}")
-        self.channels, self.k, self.rule = channels, k, rule
-        self.options = as_options(options)
-
-    @property
-    def out_channels(self) -> int:
-        return (self.k + 1) * self.channels
-
-    def extra_repr(self) -> str:
-        return f"channels={self.channels}, k={self.k}, rule={self.rule!r}, options={self.options}"
-
-    def _embed(self, x: Tensor, match_on: Tensor | None) -> Tensor:
-        if match_on is not None:
-            return match_on
-        if self.embedding is None:
-            raise ValueError("match_on: this block has no embedding net of its own, pass what it shall match on")
-        out: Tensor = self.embedding(x)
-        return out
-
-    def _scale_and_strength(self, net: Tensor) -> tuple[Tensor, Tensor]:
-        """From the temperature net's output per query to the scale of the logits and the strength of their update."""
-        o = self.options
-        net = net.to(torch.promote_types(net.dtype, torch.float32))
-        scale = net if o.temperature == "inverse" else torch.exp(-net) / o.temperature_scale
-        return scale, scale if o.update == "tempered" else torch.ones_like(scale)
-
-    def _choosing(
-        self, scale: Tensor, strength: Tensor, annealing: Tensor | None, generator: torch.Generator | None
-    ) -> Choice:
-        return Choice(
-            k=self.k,
-            scale=scale,
-            strength=strength,
-            distance=self.options.distance,
-            rule=self.rule,
-            annealing=annealing,
-            generator=generator,
-        )
-
-
-class N3Block2d(_Block):
+class N3Block2d(Block):
     r"""The N3 block for images: each patch's k nearest neighbours, as features beside the input.
 
     Args:
@@ -105,6 +42,8 @@ class N3Block2d(_Block):
         k: neighbours.
         patch_size, stride, window: patches of ``patch_size`` pixels every ``stride`` pixels, each matched with the
             ``window`` x ``window`` patches around it.
+        frames: for videos: frames before and behind a patch's own that its window reaches into, moved inwards at the
+            ends. The input then has a dimension of time, :math:`(B, T, C, H, W)`.
         options: ``"paper"``, ``"reference-2018"``, or an :class:`N3Options`.
         rule: of selection, see :func:`n3net.select`. ``"hard"`` makes this the KNN block of the paper's ablation,
             ``"concrete"`` the Concrete block.
@@ -130,6 +69,7 @@ class N3Block2d(_Block):
         stride: int = 5,
         window: int = 15,
         *,
+        frames: int = 0,
         options: str | N3Options = "paper",
         rule: Rule = "continuous",
         features: int = 64,
@@ -138,7 +78,9 @@ class N3Block2d(_Block):
     ) -> None:
         super().__init__(channels, k, options, rule)
         self.matching = Matching(patch_size, stride, window, self.options.border)
-        self.backend = backend
+        if isinstance(frames, bool) or not isinstance(frames, int) or frames < 0:
+            raise ValueError(f"frames: expected an integer of at least 0, got {frames!r}")
+        self.frames, self.backend = frames, backend
         if isinstance(embedding, str) and embedding != "cnn":
             raise ValueError(f"embedding: expected 'cnn', a module or None, got {embedding!r}")
         self.embedding = embedding_cnn(channels, channels, features) if isinstance(embedding, str) else embedding
@@ -158,24 +100,37 @@ class N3Block2d(_Block):
         """The input and its neighbours.
 
         Args:
-            x: (B, C, H, W).
-            match_on: (B, E, H, W), replaces the embedding net's output.
+            x: (B, C, H, W), or (B, T, C, H, W) with ``frames``.
+            match_on: (B, E, H, W), or (B, T, E, H, W), replaces the embedding net's output.
             generator: for the rules that draw.
             pads: see :func:`n3net.neighbors.match_images`.
         """
-        if x.dim() != 4 or x.shape[1] != self.channels:
-            raise ValueError(f"x: expected shape (B, {self.channels}, H, W), got {tuple(x.shape)}")
+        still = self.frames == 0
+        if x.dim() != (4 if still else 5) or x.shape[-3] != self.channels:
+            shape = f"(B, {self.channels}, H, W)" if still else f"(B, T, {self.channels}, H, W)"
+            raise ValueError(f"x: expected shape {shape}, got {tuple(x.shape)}")
+        if not still:
+            time = Time(x.shape[1], self.frames, self.options.border)
+            match_on = None if match_on is None else match_on.flatten(0, 1)
+            out = self._matched(x.flatten(0, 1), match_on, generator, pads, time)  # (B T, (k + 1) C, H, W)
+            return out.unflatten(0, x.shape[:2])
+        return self._matched(x, match_on, generator, pads, Time())
+
+    def _matched(
+        self, x: Tensor, match_on: Tensor | None, generator: torch.Generator | None, pads: Pads | None, time: Time
+    ) -> Tensor:
         choice, gain = self._choice(x, pads, generator), self.normalization
         if isinstance(gain, DistanceNorm) and not gain.training:
             choice, gain = replace(choice, scale=choice.scale * gain.constant()), None
         problem = Images(
-            embedding=self._embed(x, match_on),
+            embedding=self.embed(x, match_on),
             values=x,
             choice=choice,
             matching=self.matching,
             gain=gain,
             differences=self.options.neighbors == "differences",
             beside=True,
+            time=time,
             pads=pads,
         )
         return match_images(problem, self.backend)  # (B, (k + 1) C, H, W)
@@ -213,7 +168,26 @@ class N3Block2d(_Block):
             The weights w_1 .. w_k of each patch's window (B, Qh, Qw, k, M), zero where a slot is no candidate, and the
             temperatures (B, Qh, Qw).
         """
-        embedding, choice, norm = self._embed(x, match_on), self._choice(x, None, generator), self.normalization
+        windows, d = self._compared(x, match_on, self._choice(x, None, generator))
+        w, dead = weigh(logits_of(windows, d), windows.candidates, windows.choice)
+        return w.masked_fill(dead[..., None, None], torch.nan), 1 / windows.choice.scale
+
+    def distances(self, x: Tensor, match_on: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """What :meth:`weights` are computed from, for people who want to see what a change would change.
+
+        Returns:
+            The distances d of each patch to those of its window (B, Qh, Qw, M), the scale of the logits -scale * d,
+            with the block's norm in it, and 1 / t without it, by which Eq. 9 multiplies its update (B, Qh, Qw).
+        """
+        choice = self._choice(x, None)
+        windows, d = self._compared(x, match_on, choice)
+        return root(d) if choice.distance == "euclidean" else d, windows.choice.scale, choice.scale
+
+    def _compared(self, x: Tensor, match_on: Tensor | None, choice: Choice) -> tuple[Windows, Tensor]:
+        """Each patch and its window, with the norm in the scale of its choice, and squared distances (B, Qh, Qw, M)."""
+        if self.frames:
+            raise ValueError("this block matches the frames of videos, of which there is no view yet")
+        embedding, norm = self.embed(x, match_on), self.normalization
         if isinstance(norm, DistanceNorm):
             choice, norm = replace(choice, scale=choice.scale * norm.constant()), None
         embedding = compared(marked(embedding, x)[0], embedding.shape[1] * self.matching.patch_size**2)
@@ -223,8 +197,7 @@ class N3Block2d(_Block):
         if norm is not None:
             scale = gained(norm, root(d) if choice.distance == "euclidean" else d, windows.candidates, choice.scale)
             windows = replace(windows, choice=replace(choice, scale=scale))
-        w, dead = weigh(logits_of(windows, d), windows.candidates, windows.choice)
-        return w.masked_fill(dead[..., None, None], torch.nan), 1 / windows.choice.scale
+        return windows, d
 
     def _choice(self, x: Tensor, pads: Pads | None, generator: torch.Generator | None = None) -> Choice:
         """How each patch chooses, (B, Qh, Qw)."""
@@ -232,11 +205,11 @@ class N3Block2d(_Block):
             grid = self.matching.grid(x.shape[-2], x.shape[-1], pads)
             scale = strength = x.new_ones(x.shape[0], grid.query_rows, grid.query_cols)
         else:
-            scale, strength = self._scale_and_strength(self._at_patches(self.temperature, x, pads))
+            scale, strength = self.scale_and_strength(self._at_patches(self.temperature, x, pads))
         annealing = None
         if self.annealing is not None:
             annealing = torch.exp(self._at_patches(self.annealing, x, pads).float())
-        return self._choosing(scale, strength, annealing, generator)
+        return self.choosing(scale, strength, annealing, generator)
 
     def _at_patches(self, net: nn.Module, x: Tensor, pads: Pads | None) -> Tensor:
         """The output of a net of :func:`embedding_cnn`'s at each patch, (B, C, H, W) -> (B, Qh, Qw)."""
@@ -244,85 +217,3 @@ class N3Block2d(_Block):
         if at == "mean" or torch.compiler.is_exporting():
             return self.matching.at_patches(net(x), at, pads)
         return at_centers(net, x, self.matching, pads)
-
-
-class N3Block(_Block):
-    r"""The N3 block for sets: each item's k nearest neighbours among all others, as features beside the input.
-
-    Args:
-        channels: C of an item.
-        k: neighbours.
-        options: ``"paper"``, ``"reference-2018-sets"``, or an :class:`N3Options` without ``normalize``.
-        rule: of selection, see :func:`n3net.select`.
-        features: of the hidden layers of the embedding and temperature nets.
-        embedding: a net (B, N, C) -> (B, N, E); by default a perceptron; ``None`` if what is matched always comes from
-            outside, through ``match_on``.
-        temperature: a net (B, N, C) -> (B, N, 1); by default a perceptron.
-        include_self: whether an item may be its own neighbour.
-        backend: ``"auto"`` or ``"tiled"``, see :func:`n3net.neighbors.match_sets`; affects speed and memory only.
-
-    Shape:
-        :math:`(B, N, C) \to (B, N, (k + 1) C)`: the item, then its neighbours.
-
-    Example:
-        >>> block = N3Block(channels=32, k=3)
-        >>> block(torch.rand(2, 500, 32)).shape
-        torch.Size([2, 500, 128])
-    """
-
-    def __init__(
-        self,
-        channels: int,
-        k: int = 7,
-        *,
-        options: str | N3Options = "paper",
-        rule: Rule = "continuous",
-        features: int = 64,
-        embedding: nn.Module | str | None = "mlp",
-        temperature: nn.Module | str = "mlp",
-        include_self: bool = False,
-        backend: str = "auto",
-    ) -> None:
-        super().__init__(channels, k, options, rule)
-        if self.options.normalize:
-            raise ValueError("options: N3Block does not normalise distances, use an N3Options with normalize=False")
-        for name, net in (("embedding", embedding), ("temperature", temperature)):
-            if isinstance(net, str) and net != "mlp":
-                raise ValueError(f"{name}: expected 'mlp' or a module, got {net!r}")
-        self.include_self, self.backend = include_self, backend
-        self.embedding = embedding_mlp(channels, channels, features) if isinstance(embedding, str) else embedding
-        if rule == "hard":
-            self.temperature = None
-        else:
-            self.temperature = embedding_mlp(channels, 1, features) if isinstance(temperature, str) else temperature
-        self.annealing = embedding_mlp(channels, 1, features) if rule == "concrete" else None
-
-    def forward(
-        self,
-        x: Tensor,
-        mask: Tensor | None = None,
-        match_on: Tensor | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """The items and their neighbours; ``mask`` (B, N) is true where there is an item, in sets of unequal size."""
-        if x.dim() != 3 or x.shape[2] != self.channels:
-            raise ValueError(f"x: expected shape (B, N, {self.channels}), got {tuple(x.shape)}")
-        embedding = self._embed(x, match_on)
-        if self.temperature is None:
-            scale = strength = x.new_ones(x.shape[:2])
-        else:
-            scale, strength = self._scale_and_strength(self.temperature(x).squeeze(-1))
-        annealing = None if self.annealing is None else torch.exp(self.annealing(x).squeeze(-1).float())
-        problem = Sets(
-            queries=embedding,
-            items=embedding,
-            values=x,
-            choice=self._choosing(scale, strength, annealing, generator),
-            query_mask=mask,
-            mask=mask,
-            itself=self.include_self,
-        )
-        neighbors = match_sets(problem, self.backend)  # (B, N, k, C)
-        if self.options.neighbors == "differences":
-            neighbors = neighbors - x.unsqueeze(2)
-        return torch.cat([x, neighbors.flatten(2)], 2)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -196,10 +197,12 @@ class _Search:
     def propagate(self) -> None:
         """Try what the four neighbours have found, moved by a pixel."""
         for dy, dx in ((0, 1), (1, 0), (0, -1), (-1, 0)):
-            by = (dy, dx)
-            other = self.best.each(lambda v, by=by: v.view(self.height, self.width).roll(by, (0, 1)).flatten())
+            other = self.best.each(partial(self.rolled, dy, dx))
             y, x = other.moved(float(dy), float(dx))
             self.take(replace(other, y=y, x=x))
+
+    def rolled(self, dy: int, dx: int, values: Tensor) -> Tensor:
+        return values.view(self.height, self.width).roll((dy, dx), (0, 1)).flatten()
 
     def vote(self) -> Tensor:
         """The patches with their detail, put together: (H, W)."""

@@ -18,7 +18,7 @@ from n3net.methods.transforms import kaiser
 from n3net.neighbors.similar import Search, similar_patches
 
 SEARCH = Search(patch=10, step=3, radius=15, count=32)
-FIRST, LAST, ROUNDS = 36.0, 2.0, 8  # strength of the filter in gray levels, from the first round to the last
+FIRST, LAST, ROUNDS = 36.0, 2.0, 30  # strength of the filter in gray levels, from the first round to the last
 BETA = 2.0  # of the Kaiser window
 BAND = 42  # rows that are filtered one after the other
 

@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "raw": "io noise imaging",
     "models": "nn neighbors noise",
     "methods": "models kernel neighbors noise imaging io",
-    "weights": "models io",
+    "weights": "models nn io",
     "restoration": "methods weights models nn neighbors raw noise imaging io",
     "correspondence": "weights models io",
     "tasks": "correspondence weights models raw noise imaging io",

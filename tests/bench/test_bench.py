@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from n3net.bench import commands, correspondence, engine, figures, harness, inference, naive, training
+from n3net.bench import commands, correspondence, engine, figures, harness, inference, naive, simulation, training
 from n3net.bench.harness import Figure, FigureError, Result, Sample, measure_apart, rounds, samples_of, summary
 from n3net.bench.made_up import picture
 from n3net.bench.measure import command_peak, machine, peak_memory, ratio
@@ -204,7 +205,9 @@ def test_keys_of_the_figures() -> None:
         "pixel_cost_growth",
         "block_memory_mib",
     ]
-    assert [figure.key for figure in figures.FIGURES if figure.slow] == ["photo_overhead", "large_image_mib"]
+    slow = [figure.key for figure in figures.FIGURES if figure.slow]
+    assert slow[:2] == ["photo_overhead", "large_image_mib"]
+    assert all(key.startswith(("page_", "batch_")) for key in slow[2:])
 
 
 # What is measured
@@ -283,3 +286,26 @@ def test_pictures_are_the_same_in_every_run() -> None:
 
 def test_machine_is_recorded() -> None:
     assert machine()["torch"] == torch.__version__
+
+
+class TestSimulation:
+    """Against times that can be worked out by hand."""
+
+    BATCH = simulation.Batch(10, driver=0, read=0, written=0, start=5, read_rate=1, write_rate=1, spread=0)
+
+    def test_workers_limit(self) -> None:
+        found = simulation.simulate(self.BATCH, files=100, workers=10)
+        assert found.seconds == 105
+        assert found.limit == "workers"
+        assert found.busy["workers"] == pytest.approx(100 / 105)
+
+    def test_the_driver_limits(self) -> None:
+        found = simulation.simulate(dataclasses.replace(self.BATCH, driver=2), files=100, workers=50)
+        assert found.seconds == 5 + 2 * 100 + 10
+        assert found.limit == "driver"
+
+    def test_storage_limits(self) -> None:
+        batch = dataclasses.replace(self.BATCH, read=3, written=4)
+        found = simulation.simulate(batch, files=100, workers=50)
+        assert found.seconds == 5 + 3 + 10 + 4 * 100
+        assert found.limit == "write"

@@ -29,7 +29,7 @@ CONFIG = f"""
 task: gaussian
 model: {{name: n3net, noise_map: true, stages: 2, depth: 3, features: 8, block_channels: 3, k: 2, patch_size: 4,
         stride: 2, window: 5, options: reference-2018}}
-data: {{train: [train], validation: [train], sigma: [0, 50], crop: 16, crops_per_image: 4, root: ROOT}}
+data: {{train: [train], validation: [check], sigma: [0, 50], crop: 16, crops_per_image: 4, root: ROOT}}
 steps: {STEPS}
 batch_size: 4
 log_every: 1
@@ -53,6 +53,9 @@ def hosts() -> Iterator[None]:
         sh("ip", "link", "add", "n3va", "type", "veth", "peer", "name", "n3vb")
         for name, (link, address) in HOSTS.items():
             sh("ip", "netns", "add", name)
+            names = Path("/etc/netns") / name / "hosts"  # which "ip netns exec" shows as /etc/hosts
+            names.parent.mkdir(parents=True)
+            names.write_text("".join(f"{ip} {host}\n" for host, (_, ip) in HOSTS.items()) + "127.0.0.1 localhost\n")
             sh("ip", "link", "set", link, "netns", name)
             for command in (f"addr add {address}/24 dev {link}", f"link set {link} up", "link set lo up"):
                 sh("ip", "-n", name, *command.split())
@@ -60,6 +63,7 @@ def hosts() -> Iterator[None]:
     finally:
         for name in HOSTS:
             subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL)
+            shutil.rmtree(Path("/etc/netns") / name, ignore_errors=True)
 
 
 class Node:
@@ -156,10 +160,10 @@ def finish(run: Path, nodes: list[Node], seconds: float = 280) -> None:
 def main(seed: int) -> bool:
     rng = random.Random(seed)
     folder = Path(tempfile.mkdtemp(prefix="n3net-elastic-"))
-    (folder / "train").mkdir()
-    for i in range(3):
+    for i, place in enumerate(("train", "train", "check")):
+        (folder / place).mkdir(exist_ok=True)
         small = np.random.default_rng(i).integers(0, 256, (6, 7, 3), dtype=np.uint8)
-        Image.fromarray(small).resize((28, 24), Image.Resampling.BICUBIC).save(folder / "train" / f"{i}.png")
+        Image.fromarray(small).resize((28, 24), Image.Resampling.BICUBIC).save(folder / place / f"{i}.png")
     (folder / "config.yaml").write_text(CONFIG.replace("ROOT", str(folder)))
     good = True
     with hosts():

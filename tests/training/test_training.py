@@ -580,3 +580,41 @@ class TestRuns:
         train(tiny(folder, "steps=60"), tmp_path)
         lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
         assert [line["waiting"] for line in lines if line["kind"] == "speed"][-1] < 0.5  # a tiny net; a real one: 0.001
+
+
+class TestCompany:
+    """Processes of a run, by threads that stand for them."""
+
+    def test_a_host_with_an_old_copy_is_told(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        from n3net.training import company
+
+        checkpoint.save(tmp_path / "shared", 10, {"state": {"step": 10, "elapsed": 4.5}})
+        checkpoint.save(tmp_path / "old", 5, {"state": {"step": 5, "elapsed": 2.0}})
+        answers = iter([[(10, 4.5), None], [("a", (10, 4.5)), ("b", (5, 2.0))]])
+        monkeypatch.setattr(company, "gathered", lambda *_: next(answers))
+        with pytest.raises(UserError, match=r"process 1 on b finds that of step 5 .* process 0 on a that of step 10"):
+            company.same_checkpoint(tmp_path / "old", rank=1, world=2, patience=0)
+
+    def test_a_directory_may_be_slow(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        from n3net.training import company
+
+        def gathered(value: object, world: int) -> list[object]:
+            if value is None:  # the first question; the file appears behind it
+                checkpoint.save(tmp_path, 10, {"state": {"step": 10, "elapsed": 4.5}})
+                return [(10, 4.5), None]
+            return [("a", (10, 4.5)), value]
+
+        monkeypatch.setattr(company, "gathered", gathered)
+        content, _ = company.same_checkpoint(tmp_path, rank=1, world=2)
+        assert content is not None
+        assert content["state"]["step"] == 10
+
+    def test_shares_need_not_be_equal(self, folder: Path, tmp_path: Path) -> None:
+        """Three processes, four items: as one process, to rounding."""
+        same = ("accelerator=cpu", "optimizer.name=sgd", "optimizer.lr=1e-3", "steps=4", "ema=0", "validate_every=0")
+        process = start(folder, tmp_path / "three", "devices=3", *same)
+        output, _ = process.communicate(timeout=240)
+        assert process.returncode == 0, output
+        assert "3 processes (" in output
+        train(tiny(folder, *same), tmp_path / "one")
+        assert losses(tmp_path / "one") == pytest.approx(losses(tmp_path / "three"), rel=1e-4)

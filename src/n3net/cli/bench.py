@@ -25,6 +25,10 @@ def command(
         bool,
         typer.Option("--slow", help="Also those of many minutes: photo_overhead, large_image_mib, batch_tiny, page."),
     ] = False,
+    device: Annotated[
+        str | None,
+        typer.Option(help="Compare the backends on this GPU instead, such as cuda, and print a table to send us."),
+    ] = None,
     threads: Annotated[int | None, typer.Option(help="Threads; by default as many as PyTorch takes.", min=1)] = None,
     seconds: Annotated[
         float,
@@ -48,6 +52,12 @@ def command(
     from n3net.bench.harness import FigureError, measure_apart
     from n3net.bench.measure import machine
 
+    if device is not None:
+        from n3net.bench.gpu import markdown, measure
+
+        for line in markdown(measure(device)):
+            typer.echo(line)
+        return
     chosen = _choose(FIGURES, only, slow)
     progress = Console(stderr=True, highlight=False)
     about = machine()

@@ -19,10 +19,10 @@ import numpy.typing as npt
 from n3net.errors import UserError
 from n3net.io.picture import Metadata, Picture
 from n3net.jobs.denoising import Denoise, raw_levels
-from n3net.jobs.one import out_of_memory
 from n3net.jobs.planning import Job
 from n3net.jobs.upscaling import Upscale
 from n3net.jobs.work import Files, Work, do
+from n3net.memory import is_lack_of_memory
 from n3net.raw import is_raw
 from n3net.serve.display import shown, write_levels
 
@@ -315,6 +315,6 @@ def _in_words(call: Callable[[], Any]) -> Any:
     try:
         return call()
     except (MemoryError, RuntimeError) as error:
-        if not out_of_memory(error):
+        if not is_lack_of_memory(error):
             raise
         raise UserError("out of memory; close other programs, or use a smaller image") from None

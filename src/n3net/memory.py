@@ -31,8 +31,14 @@ def return_freed_memory() -> None:
 
 
 def is_lack_of_memory(error: BaseException) -> bool:
-    """Also as PyTorch says it: of CPUs, of other devices, of what C++ could not allocate, and of oneDNN."""
-    reasons = ("can't allocate memory", "out of memory", "bad_alloc", "could not create a primitive")
+    """Also as PyTorch says it: of CPUs, of other devices, of what C++ could not allocate, of oneDNN; and threads."""
+    reasons = (
+        "can't allocate memory",
+        "out of memory",
+        "bad_alloc",
+        "could not create a primitive",
+        "can't start new thread",
+    )
     return isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError) and any(reason in str(error) for reason in reasons)
     )

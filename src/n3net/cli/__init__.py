@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import signal
 import sys
+import threading
 import warnings
 from typing import Annotated, Any
 
@@ -84,6 +85,12 @@ def _root(
     """
 
 
+def _in_a_thread(about: Any) -> None:
+    """TensorBoard's thread that writes to a disk which is full or gone; whoever gives it the next figure is told."""
+    if not issubclass(about.exc_type, OSError):
+        threading.__excepthook__(about)
+
+
 def main() -> None:
     """Entry point: errors of the user and of files are one line on stderr and exit code 2, Ctrl-C is exit code 130."""
     from n3net.checking import printable
@@ -92,6 +99,7 @@ def main() -> None:
 
     reuse_freed_memory()
     warnings.filterwarnings("ignore", module=r"PIL\.")  # about metadata that it can do without
+    threading.excepthook = _in_a_thread
     for stream in (sys.stdout, sys.stderr):  # names of files may hold what a terminal cannot write
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

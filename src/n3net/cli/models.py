@@ -13,7 +13,7 @@ def command(
     name: Annotated[str | None, typer.Argument(help="Show the config of this model.")] = None,
     json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
-    """List all networks and methods that learn nothing: their size, the paper's row that they stand for, and where their weights come from.
+    """List all networks and methods: their size, the paper's row that they stand for, and where weights come from.
 
     Weights come with n3net (shipped), are there already (yours), or are got by 'n3net weights fetch' or, from a file of
     their authors' repository, by 'n3net weights import'. All others have to be trained: 'n3net train' lists configs.

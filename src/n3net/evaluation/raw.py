@@ -31,7 +31,7 @@ PROTOCOL = {
 
 
 def raw_method(name: str) -> Method:
-    """A method by name: ``noisy``, ``bm3d`` or ``bm3d-package`` between variance stabilisation and its inverse, or weights.
+    """A method by name: ``noisy``, ``bm3d`` or ``bm3d-package`` with variance stabilisation, or weights.
 
     ``LABEL=NAME`` gives it another name in tables.
     """

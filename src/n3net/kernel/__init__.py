@@ -12,7 +12,7 @@ from torch import Tensor
 
 from n3net.kernel.door import pointers
 
-INTERFACE = 5  # of the kernel that this package was written for
+INTERFACE = 6  # of the kernel that this package was written for
 _FILE = Path(__file__).with_name("libn3net.so")  # under this name on every system
 _SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
 

@@ -359,7 +359,7 @@ N3_EXPORT(f32, float)
 N3_EXPORT(f64, double)
 
 // Changes with the arguments of the functions above, and with INTERFACE in __init__.py.
-extern "C" int n3_interface() { return 5; }
+extern "C" int n3_interface() { return 6; }
 
 extern "C" const char *n3_instruction_set() {
     static const char *const names[] = {"baseline", "avx2", "avx512"};

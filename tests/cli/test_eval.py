@@ -76,7 +76,7 @@ def test_methods_are_listed(run: Run) -> None:
     assert "bm3d" in out
     assert "wsd-sr" in out
     code, _, err = run("models", "bm3d")
-    assert code == 1
+    assert code == 2
     assert "learns nothing" in err
 
 

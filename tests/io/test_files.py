@@ -202,7 +202,7 @@ def test_it_is_the_only_one() -> None:
         *("io/files.py", "io/isolation.py", "bench/measure.py"),  # itself, pipes, and what Linux shows as files
         *("weights/fetch.py", "training/guards.py"),  # a download that goes on, a lock
         *("training/progress.py", "jobs/manifest.py"),  # logs, which grow
-        "io/remote.py",  # a copy in a temporary folder
+        *("io/remote.py", "bench/gpu.py"),  # in a temporary folder
         *("serve/app.py", "serve/folder.py", "serve/tasks.py", "serve/uploads.py"),  # in the server's temporary folder
     }
     found = set()

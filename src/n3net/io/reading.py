@@ -224,7 +224,7 @@ def _metadata(image: Image.Image) -> Metadata:
         exif=_exif(image),
         icc_profile=profile if isinstance(profile, bytes) and profile else None,
         xmp=xmp if isinstance(xmp, bytes) else None,
-        dpi=_dpi(image.info.get("dpi")),
+        dpi=checked_dpi(image.info.get("dpi")),
     )
 
 
@@ -244,7 +244,7 @@ def _exif(image: Image.Image) -> bytes:
     return EXIF_HEAD + exif if exif and not exif.startswith(EXIF_HEAD) else exif  # WebP has it without
 
 
-def _dpi(dpi: Any) -> tuple[float, float] | None:
+def checked_dpi(dpi: Any) -> tuple[float, float] | None:
     """A resolution that every format can store; none where it is not."""
     try:
         x, y = float(dpi[0]), float(dpi[1])

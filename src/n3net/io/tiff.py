@@ -20,7 +20,7 @@ EXIF, PIXEL_WIDTH, PIXEL_HEIGHT = 34665, 40962, 40963  # tags
 
 def read_tiff(source: Path | BinaryIO, max_pixels: int, what: str) -> Picture:
     """Read colours of 16 bits or floats with tifffile, an extra."""
-    from n3net.io.reading import check_pixels, refuse_raw
+    from n3net.io.reading import check_pixels, checked_dpi, refuse_raw
 
     try:
         import tifffile
@@ -55,7 +55,18 @@ def read_tiff(source: Path | BinaryIO, max_pixels: int, what: str) -> Picture:
         pixels = pixels.astype(np.float32, copy=False)
     if pixels.dtype not in (np.uint8, np.uint16, np.float32):
         raise UserError(f"pixels of type {pixels.dtype} are not supported; convert it to 8 bit, 16 bit or float first")
-    return Picture(pixels, None, "TIFF", Metadata(exif=_orientation(tags.get(274)), icc_profile=tags.get(34675)))
+    metadata = Metadata(exif=_orientation(tags.get(274)), icc_profile=tags.get(34675), dpi=checked_dpi(_dpi(tags)))
+    return Picture(pixels, None, "TIFF", metadata)
+
+
+def _dpi(tags: dict[int, Any]) -> tuple[float, float] | None:
+    """Of the tags for resolution: two fractions, and whether they are for an inch or a centimetre."""
+    try:
+        unit = {2: 1.0, 3: 2.54}[int(tags.get(296, 2))]
+        x, y = (tags[code][0] / tags[code][1] * unit for code in (282, 283))
+    except (KeyError, TypeError, ValueError, LookupError, ArithmeticError):
+        return None
+    return x, y
 
 
 def write_tiff(file: BinaryIO, colors: Array, metadata: Metadata) -> None:

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types sanitize faults bench arm64 clean
+.PHONY: help install demo test lint types sanitize fuzz faults bench arm64 clean
 
 help:  ## List the targets
 	@grep -E '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,7 +38,15 @@ SANITIZED := tests/kernel/test_safety.py tests/neighbors/test_limits.py tests/ne
 sanitize: $(STAMP)  ## Test the kernel under AddressSanitizer and UndefinedBehaviorSanitizer, with registers of any width
 	for bytes in 16 32 64; do $(BIN)/python tests/kernel/sanitize.py build $$bytes 1 $(SANITIZED) || exit 1; done
 
-faults: $(STAMP)  ## Batches on Ray and training that lose workers, nodes, links and drivers (as root, some minutes)
+FUZZ ?= --seconds 300
+
+fuzz: $(STAMP)  ## Give changed files to everything that reads files; findings join the corpus (FUZZ="--seconds 3600 image")
+	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/fuzz.py $(FUZZ)
+
+FAULTS ?= --moments 100
+
+faults: $(STAMP)  ## Kill, fill disks, take away folders and memory, for real, and count the damage (FAULTS="--only disk")
+	OMP_NUM_THREADS=1 $(BIN)/python tests/faults.py $(FAULTS)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/jobs/faults.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/training/elastic.py
 

@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "raw": "io noise imaging",
     "models": "nn neighbors noise",
     "methods": "models kernel neighbors noise imaging io",
-    "weights": "models io",
+    "weights": "models nn io",
     "restoration": "methods weights models nn neighbors raw noise imaging io",
     "correspondence": "weights models io",
     "tasks": "correspondence weights models raw noise imaging io",
@@ -33,8 +33,9 @@ MAY_IMPORT = {
     "inspection": "restoration models nn neighbors imaging io",
     "jobs": "evaluation restoration methods correspondence weights models raw noise imaging io",
     "bench": "jobs training tasks restoration methods correspondence weights models nn neighbors kernel",
-    "cli": "jobs bench inspection evaluation training restoration correspondence methods weights models raw noise "
-    "imaging io",
+    "serve": "jobs inspection restoration correspondence weights models nn neighbors raw noise imaging io",
+    "cli": "serve jobs bench inspection evaluation training restoration correspondence methods weights models raw "
+    "noise imaging io",
 }
 
 PUBLIC = {

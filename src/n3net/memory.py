@@ -1,4 +1,4 @@
-"""What the C library does with memory that is freed."""
+"""Memory: what the C library does with it when it is freed, and how its lack is told."""
 
 from __future__ import annotations
 
@@ -28,6 +28,14 @@ def return_freed_memory() -> None:
     libc = _libc()
     if hasattr(libc, "malloc_trim"):
         libc.malloc_trim(0)
+
+
+def is_lack_of_memory(error: BaseException) -> bool:
+    """Also as PyTorch says it: of CPUs, of other devices, of what C++ could not allocate, and of oneDNN."""
+    reasons = ("can't allocate memory", "out of memory", "bad_alloc", "could not create a primitive")
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(reason in str(error) for reason in reasons)
+    )
 
 
 @functools.cache

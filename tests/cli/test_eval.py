@@ -56,6 +56,30 @@ def images(tmp_path: Path) -> Path:
     return directory
 
 
+def test_plot_and_picture(run: Run, images: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="needs the extra demo")
+    plot, picture = tmp_path / "plot.svg", tmp_path / "picture.png"
+    evaluation = ("eval", "gaussian", "--model", "mine", "--model", "bm3d", "--data", images, "--limit", 1)
+    code, _, err = run(*evaluation, "--plot", plot, "--picture", picture, "--json", tmp_path / "out.json")
+    assert code == 0, err
+    assert "<svg" in plot.read_text()
+    sheet = np.asarray(Image.open(picture))
+    assert sheet.shape[0] > 2 * 92
+    assert sheet.shape[1] > 4 * 2 * 92
+    result = json.loads((tmp_path / "out.json").read_text())["results"][0]
+    assert result["seconds_per_megapixel"] == pytest.approx(1e6 * result["seconds"] / (92 * 95))
+    assert "--plot" in run(*evaluation, "--plot", tmp_path / "plot.txt")[2]
+
+
+def test_methods_are_listed(run: Run) -> None:
+    out = run("models")[1]
+    assert "bm3d" in out
+    assert "wsd-sr" in out
+    code, _, err = run("models", "bm3d")
+    assert code == 1
+    assert "learns nothing" in err
+
+
 def test_models(run: Run) -> None:
     code, out, _ = run("models")
     assert code == 0
@@ -131,6 +155,7 @@ def test_eval(run: Run, images: Path, tmp_path: Path) -> None:
 
 def test_reproduce(run: Run, images: Path, tmp_path: Path) -> None:
     run.monkeypatch.setattr("n3net.weights.store.SHIPPED", tmp_path / "nowhere")
+    run.monkeypatch.setattr("n3net.evaluation.reproduce.METHODS", {})
     weights.save(tmp_path / "user" / "full.safetensors", create("n3net"), {"training": {"sigma": 25}})
     code, out, _ = run("reproduce", "table3", "--data", images.parent, "--json", tmp_path / "t.json")
     assert code == 0

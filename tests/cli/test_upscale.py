@@ -192,7 +192,8 @@ def test_eval(run: Any, tmp_path: Path) -> None:
     assert "too few" in run("eval", "sr", "--model", "bicubic", "--data", "tiny")[2]
 
 
-def test_tables(run: Any, tmp_path: Path) -> None:
+def test_tables(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("n3net.evaluation.reproduce.METHODS", {})
     save_image("data/Set5/a.png", picture(60, 60, 3))
     save_image("data/BSDS500/val/a.png", picture(60, 60, 3))
     torch.manual_seed(0)
@@ -246,9 +247,12 @@ def test_images_are_found_in_the_directory_of_data(run: Any, tmp_path: Path, mon
     assert run("eval", "sr", "--model", "bicubic", "--data", "Set2")[0] == 2
 
 
-def test_tables_leave_out_weights_that_cannot_be_read(run: Any, tmp_path: Path) -> None:
+def test_tables_leave_out_weights_that_cannot_be_read(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("n3net.evaluation.reproduce.METHODS", {})
     (tmp_path / "weights" / "broken.safetensors").write_bytes(b"nothing")
     save_image("sets/Set5/a.png", picture(40, 40, 3))
     code, out, _ = run("reproduce", "table5", "--data", "sets")
     assert code == 0
-    assert "bicubic, 1 image" in out
+    assert "1 image" in out

@@ -195,3 +195,23 @@ def test_without_pycolmap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "pycolmap", None)
     with pytest.raises(UserError, match=r"pip install 'n3net\[colmap\]'"):
         write_database(tmp_path / "x.db", [])
+
+
+def test_a_damaged_database_is_refused_in_words(tmp_path: Path) -> None:
+    """Where pycolmap would end the process."""
+    colmap = pytest.importorskip("pycolmap")
+    path = tmp_path / "a.db"
+    with colmap.Database.open(str(path)) as database:
+        camera = colmap.Camera(model="PINHOLE", width=100, height=80, params=[90, 90, 50, 40])
+        camera.camera_id = database.write_camera(camera)
+        for name in ("a.png", "b.png"):
+            number = database.write_image(colmap.Image(name=name, camera_id=camera.camera_id))
+            database.write_keypoints(number, np.zeros((12, 2), np.float32))
+    content = bytearray(path.read_bytes())
+    for page in range(1, len(content) // 4096):
+        broken = content.copy()
+        broken[4096 * page : 4096 * page + 8] = b"\xff" * 8
+        path.write_bytes(broken)
+        with pytest.raises(UserError, match="cannot work with this database"):
+            list(filter_database(path, tmp_path / "out.db"))
+    assert [p.name for p in tmp_path.iterdir()] == ["a.db"]

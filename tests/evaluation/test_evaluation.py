@@ -332,7 +332,8 @@ def test_the_papers_figures() -> None:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_without_weights_there_are_only_dashes(name: str, data: Path) -> None:
+def test_without_weights_there_are_only_dashes(name: str, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("n3net.evaluation.reproduce.METHODS", {})  # which need none
     table, measured = reproduce(TABLES[name], data.parent)
     assert not measured
     cells = [
@@ -355,7 +356,9 @@ def test_weights_of_the_package_are_in_the_tables(table: str, column: str, expec
         assert list(candidates(figure, records, TASKS[TABLES[table].task])) == [expected]
 
 
-def test_only_what_fits_is_measured(user: Path, data: Path) -> None:
+def test_only_what_fits_is_measured(user: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("n3net.evaluation.reproduce.METHODS", {})
+
     def save(name: str, sigma: Any, **config: Any) -> None:
         weights.save(user / f"{name}.safetensors", create("n3net", **config), {"training": {"sigma": sigma}})
 

@@ -293,7 +293,7 @@ def test_gradcheck_normalised_by_query(backend: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"backend": "gpu"}, "expected 'auto' or one of 'reference', 'dense', 'tiled', 'native', got 'gpu'"),
+        ({"backend": "gpu"}, "expected 'auto' or one of 'reference', 'dense', 'tiled', 'native', 'triton', got 'gpu'"),
         ({"backend": "native", "rule": "concrete"}, "backend 'native' cannot run: "),
         ({"k": 0}, "k: expected an integer of at least 1, got 0"),
         ({"k": 300}, "300 neighbours were asked for, but a patch of a 30 x 40 image has only"),
@@ -414,10 +414,10 @@ def test_sets_refuse_with_a_reason() -> None:
     with pytest.raises(ValueError, match="mask: expected a boolean tensor"):
         match_sets(*tensors, 2, mask=torch.ones(1, 5))
     with pytest.raises(
-        ValueError, match="backend: expected 'auto' or one of 'reference', 'tiled', 'native', got 'dense'"
+        ValueError, match="backend: expected 'auto' or one of 'reference', 'tiled', 'native', 'triton', got 'dense'"
     ):
         match_sets(*tensors, 2, backend="dense")
 
 
 def test_all_backends_are_tested() -> None:
-    assert set(BACKENDS) == {"reference", "dense", "tiled", "native"}
+    assert set(BACKENDS) == {"reference", "dense", "tiled", "native", "triton"}

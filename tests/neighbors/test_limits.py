@@ -291,7 +291,7 @@ def set_example(n: int = 9, dtype: torch.dtype = torch.float64) -> list[Tensor]:
 
 
 WAYS: list[dict[str, Any]] = [
-    {"literal": True},
+    {"backend": "reference"},
     {"backend": "tiled"},
     {"backend": "auto"},
     {"backend": "auto", "distance": "euclidean"},

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from n3net import select
 from n3net.neighbors import Matching, reference
 from n3net.neighbors.grid import pad
-from n3net.nn import PRESETS, DistanceNorm, N3Block, N3Block2d, N3Options
+from n3net.nn import PRESETS, DistanceNorm, N3Block, N3Block1d, N3Block2d, N3Options
 from problems import match_images, match_sets
 
 
@@ -334,6 +334,24 @@ def test_set_block_exports() -> None:
     program = torch.export.export(block, (torch.rand(1, 30, 4),), dynamic_shapes={"x": {1: items}})
     x = torch.rand(1, 77, 4)
     torch.testing.assert_close(program.module()(x), block(x), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["N3Block", "N3Block1d"])
+def test_onnx_of_sets_and_sequences(kind: str) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    torch.manual_seed(0)
+    block = N3Block(4, 3, features=8) if kind == "N3Block" else N3Block1d(4, 3, 6, features=8, causal=True)
+    block.eval()
+    size = torch.export.Dim("size", min=8, max=10000)
+    program = torch.export.export(block, (torch.rand(2, 30, 4),), dynamic_shapes={"x": {1: size}})
+    buffer = io.BytesIO()
+    torch.onnx.export(program, dynamo=True, verbose=False).save(buffer)
+    session = onnxruntime.InferenceSession(buffer.getvalue())
+    for n in (30, 11, 77):
+        x = torch.rand(2, n, 4)
+        (out,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+        np.testing.assert_allclose(out, block(x).detach().numpy(), atol=1e-5, rtol=1e-4)
 
 
 def test_large_sets_need_little_memory() -> None:

@@ -22,9 +22,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
-from n3net import kernel, select
+from n3net import kernel, nearest, select
 from n3net.neighbors import Matching
-from n3net.nn import N3Block, N3Block2d, SetNorm, context_norm
+from n3net.nn import N3Block, N3Block1d, N3Block2d, SetNorm, context_norm
 from problems import match_images, match_sets
 
 HAS_KERNEL = kernel.instruction_set() is not None
@@ -47,6 +47,23 @@ class Select(Call):
     def forward(self, *tensors: Tensor) -> Tensor:
         d, t = tensors
         return select(d, 3, t.exp())
+
+
+class Nearest(nn.Module):
+    """``nearest`` of queries, items, values and log temperatures."""
+
+    def __init__(self, candidates: Tensor | None, **options: Any) -> None:
+        super().__init__()
+        self.options = options
+        self.register_buffer("candidates", candidates)
+
+    def forward(self, queries: Tensor, items: Tensor, values: Tensor, t: Tensor) -> Tensor:
+        own: Any = self.candidates
+        index = None if own is None else own.expand(queries.shape[0], -1, -1)
+        return nearest(queries, items, 2, t.exp(), values=values, candidates=index, **self.options)
+
+
+CANDIDATES = torch.tensor([[0, 2, 4, -1], [5, 1, 0, 3], [1, 2, -1, -1], [3, 4, 5, 0]])[None]
 
 
 @dataclass(frozen=True)
@@ -76,6 +93,10 @@ def _sets(b: int) -> list[tuple[int, ...]]:
     return [(b, 6, 3), (b, 6, 2), (b, 6), (b, 6)]
 
 
+def _queries(b: int) -> list[tuple[int, ...]]:
+    return [(b, 4, 3), (b, 6, 3), (b, 6, 2), (b, 4)]
+
+
 def _images(b: int) -> list[tuple[int, ...]]:
     return [(b, 2, 8, 10), (b, 1, 8, 10), (b, 3, 4), (b, 3, 4)]
 
@@ -95,6 +116,13 @@ def _table() -> dict[str, Layer]:
             ),
             f"N3Block-{backend}": Layer(
                 lambda own=own: N3Block(3, 2, features=4, **own), lambda b: [(b, 7, 3)], (7, 9), quick
+            ),
+            f"nearest-{backend}": Layer(lambda own=own: Nearest(None, **own), _queries, (4, 2, 2), quick),
+            f"nearest-candidates-{backend}": Layer(
+                lambda own=own: Nearest(CANDIDATES, **own), _queries, (4, 2, 2), quick
+            ),
+            f"N3Block1d-{backend}": Layer(
+                lambda own=own: N3Block1d(3, 2, 4, features=4, **own), lambda b: [(b, 7, 3)], (7, 9), quick
             ),
             f"N3Block2d-{backend}": Layer(
                 lambda own=own: N3Block2d(2, 2, 4, 2, 3, features=4, **own),

@@ -141,7 +141,7 @@ def test_numbers_that_are_none_are_not_imported(tmp_path: Path) -> None:
     state = torch.load(path, weights_only=True)
     state["model.2.bias"][1] = float("nan")
     torch.save(state, path)
-    with pytest.raises(UserError, match=r"model.2.bias holds values that are no numbers"):
+    with pytest.raises(UserError, match=r"\.2\.bias holds values that are no numbers"):
         weights.import_file(path)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from n3net.bench import batches, commands, correspondence, engine, inference, training
+from n3net.bench import batches, commands, correspondence, engine, inference, methods, page, sets, training
 from n3net.bench.harness import Figure
 
 STEP = "one training step as in the config gray"
@@ -94,6 +94,36 @@ FIGURES = (
         least=3,
     ),
     Figure(
+        "page_preview",
+        "n3net serve, 12 megapixels: seconds from drop to the preview of 800 x 600, less 0.5 / the network on them",
+        1.5,
+        page.first_preview,
+        slow=True,
+    ),
+    Figure(
+        "page_explorer_ms",
+        "n3net serve: the explorer's answer to a mouse position, 512 x 512 (ms)",
+        50,
+        page.explorer,
+        slow=True,
+    ),
+    Figure(
+        "page_memory",
+        "n3net serve: memory with 20 jobs of 4 clients / with one job",
+        1.2,
+        page.many_jobs,
+        least=1,
+        slow=True,
+    ),
+    Figure(
+        "page_hostile",
+        "n3net serve: of 500 hostile requests, those that succeed",
+        0,
+        page.hostile,
+        least=1,
+        slow=True,
+    ),
+    Figure(
         "batch_overhead",
         "a file of 512 x 512 by a worker process, with claim and manifest: time beyond the plain way's / the latter",
         0.05,
@@ -116,4 +146,32 @@ FIGURES = (
         slow=True,
     ),
     Figure("block_over_naive", "engine, 512 x 512: n3net / the 2018 way", 1 / 40, engine.block_over_naive, least=3),
+    Figure("bm3d", "BM3D, gray 128 x 128: n3net / the package bm3d", 1.0, methods.bm3d_over_package, least=3),
+    Figure(
+        "candidates_over_gathering",
+        "nearest, 10,000 queries with 64 candidates each of 100,000 items, 32 channels, k = 7 / gathered and select",
+        0.10,
+        sets.candidates_over_gathering,
+    ),
+    Figure(
+        "candidates_memory_mib",
+        "the same, memory beyond in- and output (MiB)",
+        300,
+        sets.candidates_memory,
+        least=3,
+    ),
+    Figure(
+        "set_memory_mib",
+        "nearest, 20,000 items against themselves, 32 channels, k = 3, memory beyond in- and output (MiB)",
+        400,
+        sets.itself_memory,
+        least=3,
+    ),
+    Figure(
+        "pruned_memory_mib",
+        "nearest, 2,000 queries of 100,000 items, the 128 nearest kept, memory beyond the input (MiB)",
+        500,
+        sets.pruned_memory,
+        least=3,
+    ),
 )

@@ -48,9 +48,10 @@ def folded(net: nn.Module) -> Any:
     return _last(fold_batch_norm(net))
 
 
-def forward(net: Any, size: int, last: bool = True) -> Callable[[], object]:
+def forward(net: Any, size: int | tuple[int, int], last: bool = True) -> Callable[[], object]:
     """A denoiser on an image that lies ready."""
-    x = torch.rand(1, net.channels, size, size)
+    height, width = (size, size) if isinstance(size, int) else size
+    x = torch.rand(1, net.channels, height, width)
     x = _last(x) if last else x
 
     def call() -> object:

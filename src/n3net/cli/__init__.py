@@ -17,6 +17,7 @@ COMMANDS = {
     "upscale": ("n3net.cli.upscale", "Upscale image files."),
     "match": ("n3net.cli.match", "Match two photographs: correct matches, the relative pose, a picture."),
     "filter": ("n3net.cli.filter", "Tell right matches from wrong ones, whatever found them."),
+    "serve": ("n3net.cli.serve", "Open a page in the browser that does the above."),
     "train": ("n3net.cli.train", "Train a network, or go on training it."),
     "data": ("n3net.cli.data", "Make files of matches, to train and evaluate networks for correspondences."),
     "models": ("n3net.cli.models", "List the networks: size, and the paper's row they stand for."),
@@ -87,7 +88,7 @@ def main() -> None:
     """Entry point: errors of the user and of files are one line on stderr and exit code 2, Ctrl-C is exit code 130."""
     from n3net.checking import printable
     from n3net.errors import UserError
-    from n3net.memory import reuse_freed_memory
+    from n3net.memory import is_lack_of_memory, reuse_freed_memory
 
     reuse_freed_memory()
     warnings.filterwarnings("ignore", module=r"PIL\.")  # about metadata that it can do without
@@ -108,6 +109,9 @@ def main() -> None:
         print("n3net: interrupted", file=sys.stderr)
         sys.exit(130)
     except Exception as error:
+        if is_lack_of_memory(error):
+            print("n3net: out of memory; try smaller images, tiles or batches", file=sys.stderr)
+            sys.exit(2)
         if not hasattr(error, "show"):  # what typer raises for a wrong command line can show itself
             raise
         error.show()

@@ -17,12 +17,18 @@ def command(
     output: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file, too.")] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option(help="Only this figure, by its name in JSON, such as train_over_torch. Repeatable."),
+        typer.Option(
+            help="Only this figure, by its name in JSON, such as train_over_torch, or all that begin so. Repeatable."
+        ),
     ] = None,
     slow: Annotated[
         bool,
-        typer.Option("--slow", help="Also those of many minutes: photo_overhead, large_image_mib, batch_tiny_ms."),
+        typer.Option("--slow", help="Also those of many minutes: photo_overhead, large_image_mib, batch_tiny, page."),
     ] = False,
+    device: Annotated[
+        str | None,
+        typer.Option(help="Compare the backends on this GPU instead, such as cuda, and print a table to send us."),
+    ] = None,
     threads: Annotated[int | None, typer.Option(help="Threads; by default as many as PyTorch takes.", min=1)] = None,
     seconds: Annotated[
         float,
@@ -46,6 +52,12 @@ def command(
     from n3net.bench.harness import FigureError, measure_apart
     from n3net.bench.measure import machine
 
+    if device is not None:
+        from n3net.bench.gpu import markdown, measure
+
+        for line in markdown(measure(device)):
+            typer.echo(line)
+        return
     chosen = _choose(FIGURES, only, slow)
     progress = Console(stderr=True, highlight=False)
     about = machine()
@@ -77,10 +89,19 @@ def _choose(figures: Sequence[Figure], only: list[str] | None, slow: bool) -> li
     from n3net.errors import UserError
 
     names = [figure.key for figure in figures]
-    unknown = set(only or ()) - set(names)
+    unknown = {name for name in only or () if not any(_meant(name, key) for key in names)}
     if unknown:
         raise UserError(f"--only: there is no figure {', '.join(sorted(unknown))}; there are {', '.join(names)}")
-    return [figure for figure in figures if (figure.key in only if only else slow or not figure.slow)]
+    return [
+        figure
+        for figure in figures
+        if (any(_meant(name, figure.key) for name in only) if only else slow or not figure.slow)
+    ]
+
+
+def _meant(name: str, key: str) -> bool:
+    """Whether a figure is meant by a name: its own, or the first words of it."""
+    return key == name or key.startswith(f"{name}_")
 
 
 def _table(figures: Sequence[Figure], results: dict[str, Result | str]) -> str:

@@ -19,6 +19,12 @@ Data = Annotated[
 Json = Annotated[Path | None, typer.Option(help="Write all figures to this file.")]
 Markdown = Annotated[Path | None, typer.Option(help="Write tables to this file.")]
 Html = Annotated[Path | None, typer.Option(help="Write a page with zoomable pictures to this file.")]
+Plot = Annotated[
+    Path | None, typer.Option(help="Draw PSNR over seconds per megapixel, as .png, .svg or .pdf (needs matplotlib).")
+]
+Sheet = Annotated[
+    Path | None, typer.Option(help="Write a PNG with all methods side by side, of the first image where they differ.")
+]
 PictureCount = Annotated[int, typer.Option(min=0, help="Images of each data set on that page.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Only the first images of each data set.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of the noise.")]
@@ -37,7 +43,7 @@ def gaussian(
     model: Annotated[
         list[str],
         typer.Option(
-            help="Weights by name or file, 'nlm', 'bm3d', 'noisy', nn3d:WEIGHTS; LABEL=MODEL renames. Repeatable."
+            help="Weights by name or file, 'bm3d', 'nlm', 'noisy', nn3d:WEIGHTS; LABEL=MODEL renames. Repeatable."
         ),
     ],
     data: Data,
@@ -45,6 +51,8 @@ def gaussian(
     json: Json = None,
     markdown: Markdown = None,
     html: Html = None,
+    plot: Plot = None,
+    picture: Sheet = None,
     pictures: PictureCount = 6,
     limit: Limit = None,
     seed: Seed = 0,
@@ -58,30 +66,39 @@ def gaussian(
     """
     from n3net.evaluation import gaussian as protocol
     from n3net.evaluation.methods import method
+    from n3net.evaluation.plot import check_plot
     from n3net.evaluation.report import check_targets
     from n3net.evaluation.restoration import Level
 
-    check_targets((json, markdown, html), force)
+    check_targets((json, markdown, html, plot, picture), force)
+    check_plot(plot)
+    kept = max(pictures, 1) if picture else pictures
     methods = [method(name) for name in model]
     rows, seen = _measure(
         methods,
         data,
         limit,
         [Level("sigma", s) for s in sigma],
-        lambda images, **options: protocol.evaluate(methods, images, sigma, seed=seed, kept=pictures, **options),
-        html is not None,
+        lambda images, **options: protocol.evaluate(methods, images, sigma, seed=seed, kept=kept, **options),
+        html is not None or picture is not None,
     )
-    _tell(protocol.report(rows, methods, seed), seen, json, markdown, html, force)
+    report = protocol.report(rows, methods, seed)
+    _tell(report, seen, json, markdown, html, force)
+    _draw(report, seen, plot, picture, force)
 
 
 @app.command()
 def sr(
-    model: Annotated[list[str], typer.Option(help="Weights by name or file, or 'bicubic'. Repeatable.")],
+    model: Annotated[
+        list[str], typer.Option(help="Weights by name or file, 'selfex', 'wsd-sr' or 'bicubic'. Repeatable.")
+    ],
     data: Data,
     factor: Annotated[list[float], typer.Option(help="Of upscaling. Repeatable.")] = [2.0],  # noqa: B006
     json: Json = None,
     markdown: Markdown = None,
     html: Html = None,
+    plot: Plot = None,
+    picture: Sheet = None,
     pictures: PictureCount = 6,
     limit: Limit = None,
     force: Force = False,
@@ -91,20 +108,25 @@ def sr(
     n3net eval sr --model upscale --model bicubic --data Set5 --factor 2 --json out.json
     """
     from n3net.evaluation import superresolution as protocol
+    from n3net.evaluation.plot import check_plot
     from n3net.evaluation.report import check_targets
     from n3net.evaluation.restoration import Level
 
-    check_targets((json, markdown, html), force)
+    check_targets((json, markdown, html, plot, picture), force)
+    check_plot(plot)
+    kept = max(pictures, 1) if picture else pictures
     methods = [protocol.upscaler(name) for name in model]
     rows, seen = _measure(
         methods,
         data,
         limit,
         [Level("factor", f) for f in factor],
-        lambda images, **options: protocol.evaluate(methods, images, factor, kept=pictures, **options),
-        html is not None,
+        lambda images, **options: protocol.evaluate(methods, images, factor, kept=kept, **options),
+        html is not None or picture is not None,
     )
-    _tell(protocol.report(rows, methods), seen, json, markdown, html, force)
+    report = protocol.report(rows, methods)
+    _tell(report, seen, json, markdown, html, force)
+    _draw(report, seen, plot, picture, force)
     for rule in ("images", "psnr", "ssim"):
         typer.echo(f"{rule}: {protocol.PROTOCOL[rule]}")
 
@@ -154,7 +176,10 @@ def raw(
 def real(
     data: Annotated[Path, typer.Option(help="Directory with pairs of photographs, NAME_real and NAME_mean.")],
     model: Annotated[
-        str | None, typer.Option(help="Weights with a noise map, by name or file. (default: as 'n3net denoise --real')")
+        str | None,
+        typer.Option(
+            help="Weights with a noise map, by name or file, 'twsc' or 'bm3d'. (default: as 'n3net denoise --real')"
+        ),
     ] = None,
     json: Json = None,
     markdown: Markdown = None,
@@ -279,6 +304,15 @@ def _tell(
         write(markdown, f"{text}\n\n{markdown_images(report['images'])}\n\n{how}", force)
     if html:
         write(html, page(report, seen), force)
+
+
+def _draw(report: dict[str, Any], seen: list[Shown], plot: Path | None, picture: Path | None, force: bool) -> None:
+    from n3net.evaluation.plot import draw_picture, draw_plot
+
+    if plot:
+        draw_plot(report, plot, force)
+    if picture:
+        draw_picture(seen, picture, force)
 
 
 @app.command()

@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.nn import Module
 
     from n3net.evaluation.images import ImageSet
 
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 def command(
     model: Annotated[str, typer.Argument(help="Weights by name or file.")],
     image: Annotated[Path, typer.Argument(help="An image, or a directory of images to average over.")],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Picture to draw, of the first image.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Picture to draw of the first image, or page to explore it (.html)."),
+    ] = None,
     noise: Annotated[float | None, typer.Option(help="Add noise of this level to a clean image first.")] = None,
     sigma: Annotated[float | None, typer.Option(help="Noise level, for a model that is told; default --noise.")] = None,
     factor: Annotated[
@@ -38,6 +42,11 @@ def command(
     n3net inspect authors-sigma25 house.png --noise 25 -o house-inspect.png
 
     n3net inspect upscale house.png --factor 2
+
+    n3net inspect gray house.png --noise 25 -o house.html
+
+    The last writes one HTML file that needs no server: move over the image and see whom each patch chooses, at other
+    temperatures and by the other forms of the selection, too.
     """
     from n3net import load
     from n3net.cli.eval import progress_bar
@@ -70,7 +79,9 @@ def command(
             noisy = clean if noise is None else clean + gaussian(clean.shape, noise, index)
             out, seen = look(net, noisy, level)
             views.append([view.without_weights() for view in seen])
-            if index == 0 and output is not None:
+            if index == 0 and output is not None and output.suffix.lower() == ".html":
+                _write_page(output, net, noisy, level, images.paths[0].stem, force)
+            elif index == 0 and output is not None:
                 from n3net.inspection.picture import draw_inspection
 
                 pixels = pixels or interesting_pixels(seen[0], out, queries)
@@ -83,6 +94,16 @@ def command(
     if json:
         report = {"model": model, "noise": noise, "images": len(images.paths), "mean_largest_weight": means}
         write(json, report, force)
+
+
+def _write_page(output: Path, net: Module, image: Tensor, sigma: float | None, title: str, force: bool) -> None:
+    from n3net.inspection.exploring import explore, page
+    from n3net.io.files import writing
+    from n3net.models.preparing import prepare
+
+    content = page(explore(prepare(net), image, sigma, title))
+    with writing(output, force) as file:
+        file.write(content)
 
 
 def _upscaled(images: ImageSet, index: int, factor: float) -> Tensor:

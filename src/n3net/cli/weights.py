@@ -21,7 +21,7 @@ Names = Annotated[list[str] | None, typer.Argument(help="Names or files; all if 
 def list_(json: Annotated[bool, typer.Option("--json", help="For programs.")] = False) -> None:
     """All weights that can be used by name, and those that can be fetched."""
     from n3net.errors import UserError
-    from n3net.jobs.many import unexpected
+    from n3net.jobs.one import unexpected
     from n3net.weights import available, info
     from n3net.weights.fetch import SOURCES
     from n3net.weights.store import SHIPPED
@@ -73,7 +73,7 @@ def info(name: Name) -> None:
 def verify(names: Names = None) -> None:
     """Check that files are whole, fit their model, and give finite numbers when they run."""
     from n3net.errors import UserError
-    from n3net.jobs.many import unexpected
+    from n3net.jobs.one import unexpected
     from n3net.weights import available
     from n3net.weights.verify import verify
 

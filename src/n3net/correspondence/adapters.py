@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import glob
 import shutil
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from n3net.correspondence.sfm import pycolmap
 from n3net.correspondence.sift import nearest
 from n3net.errors import UserError
 from n3net.io.files import placing
+from n3net.io.isolation import WorkerError, isolated
 
 Array = npt.NDArray[Any]
 Model = str | Path | nn.Module | None
@@ -189,6 +191,10 @@ def filter_database(
     with source.open("rb") as file:
         if file.read(15) != b"SQLite format 3":
             raise UserError(f"{source}: not a COLMAP database")
+    try:
+        isolated(examine_database, source.absolute())
+    except WorkerError as error:
+        raise UserError(f"{source}: pycolmap cannot work with this database ({error})") from None
     net = filter_network(model)
     with _new_database(target, force, source) as database:
         try:
@@ -210,6 +216,34 @@ def filter_database(
                 yield Counts(names, len(table), int(result.kept.sum()), inliers)
         except (RuntimeError, ValueError, IndexError, KeyError) as error:
             raise UserError(f"{source}: pycolmap cannot work with this database ({error})") from None
+
+
+def examine_database(path: Path) -> None:
+    """Do to a copy of a database what :func:`filter_database` does: pycolmap ends its process where one is damaged."""
+    import sqlite3
+
+    with tempfile.TemporaryDirectory(prefix="n3net-") as folder:
+        copy = Path(folder) / "copy.db"
+        shutil.copyfile(path, copy)
+        try:
+            with closing(sqlite3.connect(copy)) as connection:
+                problem = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        except sqlite3.Error as error:
+            problem = str(error)
+        if problem != "ok":
+            raise UserError(f"{path}: pycolmap cannot work with this database, it is damaged ({problem})")
+        try:
+            with pycolmap().Database.open(str(copy)) as database:
+                images = database.read_all_images()
+                cameras = {camera.camera_id: camera for camera in database.read_all_cameras()}
+                for image in images:
+                    _unproject(database, cameras[image.camera_id], image.image_id, ...)
+                    _descriptors(database, image.image_id)
+                database.read_all_matches()
+                database.clear_matches()
+                database.clear_two_view_geometries()
+        except (RuntimeError, ValueError, IndexError, KeyError) as error:
+            raise UserError(f"{path}: pycolmap cannot work with this database ({error})") from None
 
 
 @contextmanager
@@ -269,7 +303,7 @@ def _geometry(pose: Pose, index: Array) -> Any:
     return geometry
 
 
-def _unproject(database: Any, camera: Any, image: int, numbers: Array) -> npt.NDArray[np.float32]:
+def _unproject(database: Any, camera: Any, image: int, numbers: Any) -> npt.NDArray[np.float32]:
     """Keypoints in calibrated coordinates, lens distortion removed."""
     points = database.read_keypoints(image)[:, :2][numbers].astype(np.float64)
     return np.asarray(camera.cam_from_img(points), np.float32).reshape(-1, 2)

@@ -136,8 +136,8 @@ def _supplement() -> Table:
 # Columns of the tables of super-resolution and what stands for them here; the others have no counterpart.
 _UPSCALERS = {
     "Bicubic": "bicubic",
-    "SelfEx": None,
-    "WSD-SR": None,
+    "SelfEx": "selfex",
+    "WSD-SR": "wsd-sr",
     "MemNet": "memnet",
     "MDSR": "mdsr",
     "VDSR": "vdsr",

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from n3net.errors import UserError
 from n3net.evaluation.images import ImageSet
-from n3net.evaluation.methods import Method, in_tiles
+from n3net.evaluation.methods import Method, in_tiles, method
 from n3net.evaluation.names import split_label
 from n3net.evaluation.restoration import RULES, Case, Level, Row, full_report, measure
 from n3net.noise.sensor import NoiseLevel, Stabilizer, heteroscedastic
@@ -31,7 +31,7 @@ PROTOCOL = {
 
 
 def raw_method(name: str) -> Method:
-    """A method by name: ``noisy``, ``bm3d`` between variance stabilisation and its inverse, or weights.
+    """A method by name: ``noisy``, ``bm3d`` or ``bm3d-package`` on stabilised values, or weights.
 
     ``LABEL=NAME`` gives it another name in tables.
     """
@@ -39,8 +39,8 @@ def raw_method(name: str) -> Method:
     label = label or name
     if name == "noisy":
         return Method(label, lambda noisy, level: noisy)
-    if name == "bm3d":
-        return Method(label, _stabilized_bm3d())
+    if name in ("bm3d", "bm3d-package"):
+        return Method(label, _stabilized(method(name)))
     from n3net.models.preparing import prepare
     from n3net.models.raw import RawDenoiser
     from n3net.weights.store import load_for
@@ -58,13 +58,12 @@ def raw_method(name: str) -> Method:
     return Method(label, run, None, known, model.record["digest"])
 
 
-def _stabilized_bm3d() -> Callable[[Tensor, NoiseLevel], Tensor]:
+def _stabilized(white: Method) -> Callable[[Tensor, NoiseLevel], Tensor]:
     """The algebraic inverse is used: where values are cut off at black it is better than the unbiased one."""
-    from n3net.methods.bm3d import bm3d
 
     def run(noisy: Tensor, level: NoiseLevel) -> Tensor:
         scale = Stabilizer.of(noisy, level.a, level.b)
-        planes = [bm3d(plane[None], 255 * float(scale.sigma)) for plane in scale.forward(noisy)]
+        planes = [white.run(plane[None], 255 * float(scale.sigma)) for plane in scale.forward(noisy)]
         return scale.inverse(torch.cat(planes))
 
     return run

@@ -212,7 +212,7 @@ def _training(record: dict[str, Any]) -> dict[str, Any]:
 def _stands_for(model: dict[str, Any], figure: Reported) -> bool:
     """Whether a model is the gray network of a figure, whatever name it was created by."""
     wanted = "dncnn-17" if figure.model == "nn3d" else str(figure.model)
-    if model["name"] not in MODELS or MODELS[model["name"]].build is not MODELS[wanted].build:
+    if model["name"] not in MODELS or wanted not in MODELS or MODELS[model["name"]].build is not MODELS[wanted].build:
         return False
     expected, found = full_config(wanted, **figure.config), full_config(model["name"], **model["config"])
     keys = [key for key in expected if key not in DETAILS]

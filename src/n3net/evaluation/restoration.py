@@ -61,6 +61,7 @@ class Row:
     psnr: float
     ssim: float
     seconds: float
+    pixels: int = 0  # of the result
 
     def as_dict(self) -> dict[str, Any]:
         """With the level under its own name."""
@@ -142,7 +143,8 @@ def measure(
             outputs[method.name] = out = out.clamp(0, 1)
             inner = _inner(out, case.border)
             scores[method.name] = psnr(inner, truth)
-            rows.append(Row(method.name, dataset, level, case.image, scores[method.name], ssim(inner, truth), seconds))
+            figures = scores[method.name], ssim(inner, truth), seconds, out[0].numel()
+            rows.append(Row(method.name, dataset, level, case.image, *figures))
             progress(f"{dataset} {level} {case.image} {method.name}")
         if keep is not None and index < kept:
             keep(Shown(dataset, level, case.image, case.truth, case.degraded, outputs, scores))
@@ -163,6 +165,7 @@ def summarize(rows: Sequence[Row]) -> list[dict[str, Any]]:
             "ssim": float(np.mean([row.ssim for row in group])),
             "n": len(group),
             "seconds": float(np.median([row.seconds for row in group])),
+            "seconds_per_megapixel": float(np.median([1e6 * row.seconds / max(row.pixels, 1) for row in group])),
             "psnr_interval": bootstrap([row.psnr for row in group]),
             "ssim_interval": bootstrap([row.ssim for row in group]),
         }

@@ -19,6 +19,7 @@ from n3net.evaluation.restoration import RULES, Case, Level, Row, Shown, full_re
 from n3net.imaging.color import luminance
 from n3net.imaging.degradation import degrade, enlarged
 from n3net.imaging.resizing import resize_tensor
+from n3net.methods.registry import find
 from n3net.restoration.upscaling import SMALLEST
 from n3net.weights.record import recorded_range
 
@@ -35,11 +36,14 @@ PROTOCOL = {
 
 
 def upscaler(name: str) -> Method:
-    """A method by name: ``bicubic``, or weights; ``LABEL=NAME`` gives it another name in tables."""
+    """A method by name: ``bicubic``, of :mod:`n3net.methods`, or weights; ``LABEL=NAME`` renames it in tables."""
     label, name = split_label(name)
     label = label or name
     if name == "bicubic":
         return Method(label, _bicubic)
+    enlarger = find(name, "super-resolution", 1)
+    if enlarger is not None:
+        return Method(label, lambda small, factor: enlarger(small, enlarged(small.shape[-2:], factor)), 1)
     from n3net.models import ColorUpscaler, Upscaler
     from n3net.models.preparing import prepare
     from n3net.weights.store import load_for

@@ -67,12 +67,29 @@ class BlockView:
         return F.conv_transpose2d(w[:, None], kernel, stride=step)[:, 0]
 
 
+Call = tuple[N3Block2d, Tensor, Tensor | None]  # a block, its input, and what it matched on if that came from outside
+
+
 def look(model: nn.Module, image: Tensor, sigma: float | None = None) -> tuple[Tensor, list[BlockView]]:
     """Run a model on an image (C, H, W), and see what its blocks do.
 
     Returns:
         The model's output (C, H, W), and a view of each block in the order they are passed.
     """
+    out, calls = watch(model, image, sigma)
+    views = []
+    with torch.inference_mode():
+        for block, x, match_on in calls:
+            weights, temperature = block.weights(x, match_on)
+            size = x.shape[-2], x.shape[-1]
+            views.append(
+                BlockView(weights[0], temperature[0], block.matching.grid(*size), block.matching.padding(*size))
+            )
+    return out, views
+
+
+def watch(model: nn.Module, image: Tensor, sigma: float | None = None) -> tuple[Tensor, list[Call]]:
+    """Run a model on an image (C, H, W): its output (C, H, W), and how its blocks were called."""
     blocks = [m for m in model.modules() if isinstance(m, N3Block2d)]
     if not blocks:
         name = model.recipe.name if isinstance(model, Model) else type(model).__name__
@@ -82,7 +99,7 @@ def look(model: nn.Module, image: Tensor, sigma: float | None = None) -> tuple[T
     size = (image.shape[-2], image.shape[-1])
     if smallest_size(model, *size) != size:
         raise UserError(f"inspect: {size[1]} x {size[0]} pixels have fewer patches than the model looks for")
-    calls: list[tuple[N3Block2d, Tensor, Tensor | None]] = []
+    calls: list[Call] = []
 
     def remember(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         match_on = args[1] if len(args) > 1 else kwargs.get("match_on")
@@ -92,17 +109,10 @@ def look(model: nn.Module, image: Tensor, sigma: float | None = None) -> tuple[T
     try:
         with torch.inference_mode():
             out = (model(image[None]) if sigma is None else model(image[None], sigma=sigma))[0]
-            views = []
-            for block, x, match_on in calls:
-                weights, temperature = block.weights(x, match_on)
-                size = x.shape[-2], x.shape[-1]
-                views.append(
-                    BlockView(weights[0], temperature[0], block.matching.grid(*size), block.matching.padding(*size))
-                )
     finally:
         for hook in hooks:
             hook.remove()
-    return out, views
+    return out, calls
 
 
 def interesting_pixels(view: BlockView, image: Tensor, count: int = 3, apart: float = 0.25) -> list[tuple[int, int]]:

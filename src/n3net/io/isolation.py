@@ -40,10 +40,11 @@ class Worker:
         memory: bytes that a call may take beside those the process has before it, or None; by RLIMIT_AS, where there
             is one.
         seconds: that a call may last, or None; those it takes to start the process do not count.
+        quiet: drop what functions print, and decoders complain about, instead of showing it as standard error.
     """
 
-    def __init__(self, memory: int | None = None, seconds: float | None = None) -> None:
-        self.memory, self.seconds = memory, seconds
+    def __init__(self, memory: int | None = None, seconds: float | None = None, quiet: bool = False) -> None:
+        self.memory, self.seconds, self.quiet = memory, seconds, quiet
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
 
@@ -100,7 +101,10 @@ class Worker:
             self._end()
         fresh = self._process is None
         process = self._process = self._process or subprocess.Popen(
-            [sys.executable, "-P", "-c", START], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-P", "-c", START],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if self.quiet else None,
         )
         assert process.stdin is not None
         assert process.stdout is not None
@@ -160,7 +164,7 @@ def isolated(
     As many threads as there are may call; there are then as many processes.
     """
     with _idle_lock:
-        worker = _idle.pop() if _idle else Worker()
+        worker = _idle.pop() if _idle else Worker(quiet=True)
     worker.memory, worker.seconds = memory, seconds
     try:
         return worker.call(function, *args, **kwargs)

@@ -128,7 +128,7 @@ class Denoise(Work):
         photo = RawPhoto(job.source, files.max_pixels)
         if job.target is not None and ending != DNG:
             check_sides(format_for(job.target), *photo.mosaic.shape)
-        levels, note = _levels(photo, self.noise)
+        levels, note = raw_levels(photo, self.noise)
         before = photo.develop(8, self.auto_bright) if files.needs_before else None
         denoise_photo(
             photo, levels, model, strength=self.strength, tile=self.tile, device=self.device, progress=progress
@@ -185,7 +185,7 @@ class Denoise(Work):
         return prepare(raw_denoiser_for(RAW if given is None else given), self.device)
 
 
-def _levels(photo: Any, given: tuple[float, float] | None) -> tuple[Any, str]:
+def raw_levels(photo: Any, given: tuple[float, float] | None) -> tuple[Any, str]:
     """Noise of each plane of a raw file, and where it is known from."""
     from n3net.noise.sensor import NoiseLevel
     from n3net.noise.sensor_estimate import TRUSTED, estimate_level

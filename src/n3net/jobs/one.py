@@ -14,6 +14,7 @@ from n3net.jobs.manifest import Item, Manifest
 from n3net.jobs.records import BEFORE, BUSY, FAILED, Record, stamp, state
 from n3net.jobs.tasks import Task
 from n3net.jobs.work import Progress
+from n3net.memory import is_lack_of_memory
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Call:
         except OSError as error:
             record = self._failed(item, error.strerror or str(error), inputs)
         except Exception as error:  # one file must not cost the others, whatever is wrong with it
-            reason = f"out of memory; {self.task.less_memory}" if out_of_memory(error) else unexpected(error)
+            reason = f"out of memory; {self.task.less_memory}" if is_lack_of_memory(error) else unexpected(error)
             record = self._failed(item, reason, inputs)
         record = replace(record, seconds=time.perf_counter() - start) if record.error else record
         if self.manifest is not None and output is not None:
@@ -105,12 +106,6 @@ class Call:
     def _failed(self, item: Item, error: str, inputs: tuple[Any, ...] = ()) -> Record:
         blank = self._blank(item, FAILED, "")
         return replace(blank, error=error, inputs=inputs, settings=self.task.digest)
-
-
-def out_of_memory(error: Exception) -> bool:
-    """Also as PyTorch says it: of CPUs, of other devices, and of what C++ could not allocate."""
-    reasons = ("can't allocate memory", "out of memory", "bad_alloc")
-    return isinstance(error, MemoryError) or any(reason in str(error) for reason in reasons)
 
 
 def unexpected(error: Exception) -> str:

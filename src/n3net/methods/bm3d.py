@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from functools import cache
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from n3net.methods.collaborative import collaborate
 from n3net.methods.transforms import dct, kaiser, spline_wavelet
+from n3net.models.interface import Network
 from n3net.neighbors.similar import Search, similar_patches
 
 BETA = 2.0  # of the Kaiser window
@@ -95,21 +96,19 @@ def _at_least(image: Tensor, side: int) -> Tensor:
     return F.pad(image, (0, max(0, side - width), 0, max(0, side - height)), mode="replicate")
 
 
-class BM3D(nn.Module):
-    """:func:`bm3d` in the place of a network that is told the noise: (B, channels + 1, H, W) -> (B, channels, H, W).
+class BM3D(Network):
+    """:func:`bm3d` in the place of a network that is told the noise: (B, channels + 1, H, W) -> (B, channels, H, W)."""
 
-    Attributes:
-        reach: pixels away that an input pixel may influence an output pixel.
-        alignment: of where tiles may start, so that the result is the same to the last bit.
-    """
-
-    reach = sum(2 * (r.search.radius + r.search.patch) for r in (FIRST, SECOND))
-    alignment = 2 * BAND
+    alignment = 2 * BAND  # so that the result is the same to the last bit
     out_channels: int  # tells how much memory is needed
 
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.channels, self.out_channels = channels, 12 * channels
+
+    @property
+    def reach(self) -> int:
+        return sum(2 * (r.search.radius + r.search.patch) for r in (FIRST, SECOND))
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.stack([bm3d(image[: self.channels], 255 * image[self.channels]) for image in x])

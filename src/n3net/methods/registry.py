@@ -14,6 +14,10 @@ from torch import nn
 
 from n3net.errors import UserError
 from n3net.methods.bm3d import BM3D
+from n3net.methods.enlarging import Enlarger
+from n3net.methods.selfex import selfex
+from n3net.methods.twsc import TWSC
+from n3net.methods.wsdsr import wsdsr
 from n3net.models.denoiser import Denoiser
 
 
@@ -22,7 +26,7 @@ class Entry:
     """One method.
 
     Args:
-        build: number of channels -> what stands in the place of a trained model.
+        build: number of channels -> what stands in the place of a trained model: a Denoiser or an Enlarger.
         summary: what it is, in a line.
         paper: where the paper reports it.
         task: what it is for, in the words of :mod:`n3net.models.registry`.
@@ -39,6 +43,23 @@ METHODS = {
         lambda channels: Denoiser(BM3D(channels), channels, noise_map=True),
         "BM3D (Dabov et al. 2007), groups of similar patches in a 3-D transform",
         "Tables 3 and 4",
+    ),
+    "twsc": Entry(
+        lambda channels: Denoiser(TWSC(), channels),
+        "TWSC (Xu et al. 2018), sparse groups of similar patches, for photographs",
+        "Table 4",
+    ),
+    "selfex": Entry(
+        lambda channels: Enlarger(selfex),
+        "SelfEx (Huang et al. 2015) without planes, our version: details from larger patches of the image",
+        "Table 5",
+        "super-resolution",
+    ),
+    "wsd-sr": Entry(
+        lambda channels: Enlarger(wsdsr),
+        "WSD-SR (Cruz et al. 2018), our version: Wiener filters along groups, and back-projection",
+        "Table 5",
+        "super-resolution",
     ),
 }
 

@@ -13,7 +13,7 @@ from n3net.models.n3net import N3Net
 from n3net.models.nlnet import NLNet
 from n3net.models.nn3d import NN3D
 from n3net.models.red30 import RED30
-from n3net.models.registry import ALIASES, MODELS, Entry, count_parameters, create, describe
+from n3net.models.registry import ALIASES, MODELS, Entry, count_parameters, create, describe, register
 from n3net.models.unlnet import UNLNet
 from n3net.models.upscaler import ColorUpscaler, Upscaler
 
@@ -45,4 +45,5 @@ __all__ = [
     "create",
     "describe",
     "fold_batch_norm",
+    "register",
 ]

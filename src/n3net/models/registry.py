@@ -229,6 +229,26 @@ MODELS: dict[str, Entry] = {
 ALIASES = {"dncnn": "dncnn-17", "n3net-full": "n3net"}
 
 
+def register(name: str, model: type[Model], summary: str, **config: Any) -> None:
+    """Add a model of your own, which :func:`create`, training and files of weights then know by its name.
+
+    Args:
+        name: of its own.
+        model: its class; the keyword arguments of ``__init__``, with types and defaults, are its settings.
+        summary: what it is, in a line.
+        config: where it differs from the class's defaults.
+    """
+    if name in MODELS and MODELS[name].build.__qualname__ != _builder_name(model):
+        raise ValueError(f"there is a model {name!r} already; choose another name")
+    build = alone(model)
+    build.__module__, build.__qualname__ = model.__module__, _builder_name(model)
+    MODELS[name] = Entry(build, summary, "", config)
+
+
+def _builder_name(model: type[Model]) -> str:
+    return f"{model.__module__}.{model.__qualname__}"
+
+
 def create(name: str, **overrides: Any) -> Model:
     """A model by name, freshly initialised, in training mode.
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from n3net import kernel
-from n3net.neighbors import native, reference, tiled
+from n3net.neighbors import gpu, native, reference, tiled
 from n3net.neighbors.grid import Grid
 from n3net.neighbors.problem import Sets, Windows
 
@@ -42,6 +42,7 @@ BACKENDS = {
         Backend("dense", tiled.why_not, partial(tiled.windows, tile=None)),
         Backend("tiled", tiled.why_not, tiled.windows, tiled.sets),
         Backend("native", native.why_not, native.windows, native.sets, native.sweep),
+        Backend("triton", gpu.why_not, gpu.windows, gpu.sets),
     )
 }
 

@@ -1,5 +1,6 @@
 """Layers: the N3 block for sets, sequences and images."""
 
+from n3net.nn.from_2018 import from_2018
 from n3net.nn.images import N3Block2d
 from n3net.nn.normalization import DistanceNorm, QueryNorm, SetNorm, context_norm
 from n3net.nn.options import PRESETS, N3Options
@@ -16,4 +17,5 @@ __all__ = [
     "QueryNorm",
     "SetNorm",
     "context_norm",
+    "from_2018",
 ]

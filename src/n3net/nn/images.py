@@ -168,9 +168,26 @@ class N3Block2d(Block):
             The weights w_1 .. w_k of each patch's window (B, Qh, Qw, k, M), zero where a slot is no candidate, and the
             temperatures (B, Qh, Qw).
         """
+        windows, d = self._compared(x, match_on, self._choice(x, None, generator))
+        w, dead = weigh(logits_of(windows, d), windows.candidates, windows.choice)
+        return w.masked_fill(dead[..., None, None], torch.nan), 1 / windows.choice.scale
+
+    def distances(self, x: Tensor, match_on: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """What :meth:`weights` are computed from, for people who want to see what a change would change.
+
+        Returns:
+            The distances d of each patch to those of its window (B, Qh, Qw, M), the scale of the logits -scale * d,
+            with the block's norm in it, and 1 / t without it, by which Eq. 9 multiplies its update (B, Qh, Qw).
+        """
+        choice = self._choice(x, None)
+        windows, d = self._compared(x, match_on, choice)
+        return root(d) if choice.distance == "euclidean" else d, windows.choice.scale, choice.scale
+
+    def _compared(self, x: Tensor, match_on: Tensor | None, choice: Choice) -> tuple[Windows, Tensor]:
+        """Each patch and its window, with the norm in the scale of its choice, and squared distances (B, Qh, Qw, M)."""
         if self.frames:
-            raise ValueError("weights: this block matches the frames of videos, of which there is no view yet")
-        embedding, choice, norm = self.embed(x, match_on), self._choice(x, None, generator), self.normalization
+            raise ValueError("this block matches the frames of videos, of which there is no view yet")
+        embedding, norm = self.embed(x, match_on), self.normalization
         if isinstance(norm, DistanceNorm):
             choice, norm = replace(choice, scale=choice.scale * norm.constant()), None
         embedding = compared(marked(embedding, x)[0], embedding.shape[1] * self.matching.patch_size**2)
@@ -180,8 +197,7 @@ class N3Block2d(Block):
         if norm is not None:
             scale = gained(norm, root(d) if choice.distance == "euclidean" else d, windows.candidates, choice.scale)
             windows = replace(windows, choice=replace(choice, scale=scale))
-        w, dead = weigh(logits_of(windows, d), windows.candidates, windows.choice)
-        return w.masked_fill(dead[..., None, None], torch.nan), 1 / windows.choice.scale
+        return windows, d
 
     def _choice(self, x: Tensor, pads: Pads | None, generator: torch.Generator | None = None) -> Choice:
         """How each patch chooses, (B, Qh, Qw)."""

@@ -61,6 +61,7 @@ def denoise_photo(
     levels: Sequence[NoiseLevel],
     model: str | Path | nn.Module = RAW,
     *,
+    part: Part | None = None,
     strength: float = 1.0,
     tile: int | None = None,
     device: str | torch.device = "cpu",
@@ -71,12 +72,14 @@ def denoise_photo(
     Args:
         photo: to be changed.
         levels: noise of each of its planes.
+        part: rows and columns of its planes, to change only these, as if there were no others.
         model, strength, tile, device, progress: see :func:`denoise_plane`.
     """
     check_strength(strength)
     net = prepare(raw_denoiser_for(model), device)
     for i, (plane, level) in enumerate(zip(photo.planes, levels, strict=True)):
         pixels = photo.mosaic[plane.place]  # (H / 2, W / 2), a view
+        pixels = pixels if part is None else pixels[part]
         out = np.empty_like(pixels)
         black, span = np.float32(plane.black), np.float32(plane.white - plane.black)
 

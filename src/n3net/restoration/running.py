@@ -52,7 +52,8 @@ def run(
         tile: longest side of a tile in pixels, but see :func:`~n3net.restoration.tiles.split` and
             :func:`~n3net.restoration.streaming.tile_for` for how small it can be; by default as large as memory allows.
         device: see :func:`prepare`.
-        progress: called after each tile; of a network that is swept, after each tile of each of its steps.
+        progress: called after each tile; of a network that is swept, after each tile of each of its steps, and of one
+            that ``tells_progress`` whenever it is told to.
     """
     needed = smallest_size(net, *size)
     if needed != size:
@@ -117,7 +118,10 @@ def _outputs(
             yield (_moved(band, rows.start), cols), given, out
     else:
         given = see(rows, cols)
-        yield part.crop, given, net(given) if part.pads is None else net(given, pads=part.pads)
+        more: dict[str, Any] = {} if part.pads is None else {"pads": part.pads}
+        if getattr(net, "tells_progress", False):
+            more["progress"] = progress
+        yield part.crop, given, net(given, **more)
         return_freed_memory()
         progress(1)
 

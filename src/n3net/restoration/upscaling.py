@@ -14,6 +14,8 @@ from n3net.errors import UserError
 from n3net.imaging.color import gray_levels, luminance, rgb_to_ycbcr, ycbcr_to_rgb
 from n3net.imaging.resizing import resize, scaled_size
 from n3net.io.arrays import as_image, white_of
+from n3net.methods.enlarging import Enlarger
+from n3net.methods.registry import find
 from n3net.models.preparing import prepare
 from n3net.restoration.denoising import is_gray
 from n3net.restoration.running import Array, Progress, place, run
@@ -49,7 +51,8 @@ def upscale(
         image: (H, W) or (H, W, 3), uint8, uint16 or floats, see :func:`n3net.io.arrays.as_image`.
         factor: of height and width, 1 to 4, not necessarily a whole number.
         model: a :class:`n3net.models.Upscaler` or :class:`n3net.models.ColorUpscaler`, or what :func:`n3net.load`
-            takes: a name or a file. By default ``"upscale"``.
+            takes: a name or a file; ``"wsd-sr"`` or ``"selfex"``, which learn nothing and see the whole image. By
+            default ``"upscale"``.
         peak: the value of white, by default 255, 65535 or 1.
         tile: longest side of the tiles in pixels of what the network sees, see :func:`n3net.restoration.running.run`;
             changes memory and speed, not the result.
@@ -71,6 +74,9 @@ def upscale(
         return _in_colors(net, image, factor, peak, tile, device, progress)
     size, planes = scaled_size(image.shape[:2], factor), _planes(image, peak)
     result = _Result(planes, np.empty((*size, *image.shape[2:]), image.dtype), factor, peak)
+    if isinstance(net, Enlarger):
+        _by_rows(result, _enlarged(net, planes, size, progress), 1.0)
+        return result.pixels
     seen = max(factor, SMALLEST)
     luma = np.empty((*scaled_size(image.shape[:2], seen), 1), np.float32) if seen > factor else None
 
@@ -90,15 +96,34 @@ def upscale(
         progress=progress,
     )
     if luma is not None:
-        for start in range(0, size[0], ROWS):
-            part = slice(start, min(start + ROWS, size[0])), slice(0, size[1])
-            result.write(part, resize(luma, factor / seen, part=part))
+        _by_rows(result, luma, factor / seen)
     return result.pixels
 
 
-def upscaler_for(model: str | Path | nn.Module | None) -> Upscaler | ColorUpscaler:
-    """The model itself, by name or file, or the default one."""
+def _enlarged(net: Enlarger, planes: Array, size: tuple[int, int], progress: Progress | None) -> Array:
+    """Y by a method that learns nothing, (H, W, 1)."""
+    tell = None if progress is None else lambda done: progress(round(1000 * done), 1000)
+    small = torch.from_numpy(planes[..., 0].copy())[None]  # (1, h, w)
+    return net(small, size, tell).permute(1, 2, 0).numpy()
+
+
+def _by_rows(result: _Result, luma: Array, factor: float) -> None:
+    """Write the result from its luminance (H, W, 1), reduced by a factor."""
+    height, width = result.pixels.shape[:2]
+    for start in range(0, height, ROWS):
+        part = slice(start, min(start + ROWS, height)), slice(0, width)
+        result.write(part, luma[part] if factor == 1 else resize(luma, factor, part=part))
+
+
+def upscaler_for(model: str | Path | nn.Module | None) -> Upscaler | ColorUpscaler | Enlarger:
+    """The model itself, by name or file, a method that learns nothing, or the default one."""
     from n3net.models import ColorUpscaler, Upscaler
+
+    if isinstance(model, Enlarger):
+        return model
+    found: Enlarger | None = find(model, "super-resolution", 1)
+    if found is not None:
+        return found
 
     loaded: Upscaler | ColorUpscaler = load_for(DEFAULT if model is None else model, Upscaler, ColorUpscaler)
     return loaded

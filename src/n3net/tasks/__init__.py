@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from abc import ABC, abstractmethod
+from importlib.metadata import entry_points
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from n3net.errors import UserError
@@ -94,12 +97,32 @@ def build(settings: dict[str, Any], *kinds: type[Model]) -> Any:
 
 
 def task_class(name: str) -> type[Task]:
-    """The class of a task's name."""
-    if name not in TASKS:
-        raise UserError(f"task: expected {' or '.join(TASKS)}, got {name!r}")
-    module, _, attribute = TASKS[name].partition(":")
-    found: type[Task] = getattr(importlib.import_module(module), attribute)
+    """The class of a task: a name of ``TASKS`` or of an installed package, or ``module:Class`` or ``file.py:Class``.
+
+    A package offers tasks as entry points of the group ``n3net.tasks``. The module or file of a config is run.
+    """
+    installed = {point.name: point.value for point in entry_points(group="n3net.tasks")}
+    place = TASKS.get(name) or installed.get(name, name)
+    source, colon, attribute = place.rpartition(":")
+    if not colon:
+        known = " or ".join([*TASKS, *installed])
+        raise UserError(f"task: expected {known}, or module:Class or file.py:Class of your own, got {name!r}")
+    try:
+        module = _run_file(Path(source)) if source.endswith(".py") else importlib.import_module(source)
+        found = getattr(module, attribute)
+    except (ImportError, AttributeError, OSError) as error:
+        raise UserError(f"task: {name}: cannot be imported ({error})") from error
+    if not (isinstance(found, type) and issubclass(found, Task)):
+        raise UserError(f"task: {name}: expected a subclass of n3net.tasks.Task, got {found!r}")
     return found
+
+
+def _run_file(path: Path) -> ModuleType:
+    """The module of a file, which can be imported by its name from then on, as other processes do."""
+    if not path.is_file():
+        raise UserError(f"task: {path}: there is no such file")
+    sys.path.insert(0, str(path.resolve().parent))
+    return importlib.import_module(path.stem)
 
 
 def data_root(root: str | None) -> Path:

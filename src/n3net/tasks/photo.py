@@ -65,6 +65,7 @@ class PhotoDenoising(ImageTask):
     """
 
     Options = PhotoOptions
+    estimates = False  # whether the network finds out the noise itself
 
     def __init__(self, options: PhotoOptions, model: dict[str, Any], seed: int) -> None:
         self.side = options.crop + 2 * MARGIN + BLOCK  # what is simulated; the crop is cut out of it

@@ -39,6 +39,7 @@ class SuperResolution(ImageTask):
     """Crops of the luminance, as it is and as bicubic upscaling gives it, squared error."""
 
     Options = SuperResolutionOptions
+    every = False  # whether all outputs of the network are compared
 
     def __init__(self, options: SuperResolutionOptions, model: dict[str, Any], seed: int) -> None:
         super().__init__(options, model, seed, channels=3, smallest=1)

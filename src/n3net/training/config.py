@@ -13,7 +13,7 @@ from n3net.checking import from_mapping, nearest, shown
 from n3net.errors import UserError
 from n3net.io.files import opened
 
-MAX_BYTES, MAX_DEPTH = 100_000, 50  # of a file, of its brackets
+MAX_BYTES, MAX_DEPTH, MAX_NAME = 100_000, 50, 200  # of a file, of its brackets, of a name
 # Also of numbers with thousands of digits, dates that are none, and brackets within brackets within brackets.
 NOT_YAML = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
 LENGTHS = ("epochs", "steps", "budget")  # a run's length is given by one of them; the one that is given last counts
@@ -79,7 +79,7 @@ class Config:
     """A training run.
 
     Args:
-        task: a name of :data:`n3net.tasks.TASKS`.
+        task: a name of :data:`n3net.tasks.TASKS`, or a class of your own, see :func:`n3net.tasks.task_class`.
         model: ``name`` and options for :func:`n3net.models.create`.
         data: the task's own options, see its ``Options``.
         epochs, steps, budget: length of the run, one of the three; a budget is time of training such as ``3h``.
@@ -243,6 +243,8 @@ def _packaged() -> Path:
 
 
 def _locate(source: str, beside: Path | None) -> Path:
+    if len(source) > MAX_NAME:
+        raise UserError(f"{shown(source)}: too long for the name of a config")
     path = Path(source)
     if beside is not None and not path.is_absolute():
         path = beside / path

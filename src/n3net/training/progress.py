@@ -1,4 +1,4 @@
-"""What a run tells: a live line or plain lines, ``log.jsonl``, and TensorBoard."""
+"""What a run tells: a live line or plain lines, ``log.jsonl``, and TensorBoard where it is installed."""
 
 from __future__ import annotations
 
@@ -29,12 +29,10 @@ class Reporter:
         self._last_line = 0.0
         if not active:
             return
-        from n3net.training import require
-
         self._log = run / "log.jsonl"
         _truncate(self._log, step)
         self._file = self._log.open("a", encoding="utf-8")
-        self._board = require("torch.utils.tensorboard").SummaryWriter(str(run / "tensorboard"), purge_step=step)
+        self._board = _board(run / "tensorboard", step)
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -68,14 +66,24 @@ class Reporter:
             return
         self._file.write(json.dumps({"step": step, "kind": kind, **figures}) + "\n")
         self._file.flush()
-        for name, value in figures.items():
+        for name, value in figures.items() if self._board is not None else ():
             self._board.add_scalar(f"{kind}/{name}", value, step)
 
     def close(self) -> None:
         if self.active:
             self._progress.stop()
             self._file.close()
-            self._board.close()
+            if self._board is not None:
+                self._board.close()
+
+
+def _board(folder: Path, step: int) -> Any:
+    """TensorBoard's writer, where it is installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(folder), purge_step=step)
 
 
 def duration(seconds: float) -> str:

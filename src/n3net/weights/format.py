@@ -57,7 +57,7 @@ def save(path: str | Path, model: nn.Module, metadata: dict[str, Any] | None = N
         **(metadata or {}),
         "format": FORMAT,
         "n3net": __version__,
-        "model": {"name": recipe.name, "config": recipe.config},
+        "model": {"name": recipe.name, "config": recipe.config, **_module(recipe.name)},
         "digest": digest(tensors),
     }
     document.setdefault("training", {})
@@ -66,6 +66,12 @@ def save(path: str | Path, model: nn.Module, metadata: dict[str, Any] | None = N
     with writing(path, force=True, durable=True) as file:
         file.write(serialize(tensors, {KEY: json.dumps(document)}))
     return path
+
+
+def _module(name: str) -> dict[str, str]:
+    """The module that a model of somebody else's comes from."""
+    module = MODELS[name].build.__module__
+    return {} if module.startswith("n3net.") else {"module": module}
 
 
 def info(path: str | Path) -> dict[str, Any]:
@@ -191,7 +197,9 @@ def _check_tensor(tensor: dict[str, Any]) -> int:
 def _recipe(path: Path, document: dict[str, Any]) -> Recipe:
     name, config = document["model"]["name"], document["model"]["config"]
     if name not in MODELS:
-        raise UserError(f"{path}: made for the model {shown(name)}, which n3net {__version__} does not have")
+        module = document["model"].get("module")
+        needs = f"; it comes from the module {shown(module)}: import that first" if isinstance(module, str) else ""
+        raise UserError(f"{path}: made for the model {shown(name)}, which n3net {__version__} does not have{needs}")
     return Recipe(name, config)
 
 

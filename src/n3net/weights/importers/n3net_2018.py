@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from n3net.nn.from_2018 import from_2018
 from n3net.weights.importers.content import Imported, Importer, State, level_in
 
 LICENCE = "non-commercial, no redistribution (TU Darmstadt, visinf/n3net)"
@@ -19,12 +20,9 @@ def recognize(theirs: State, name: str) -> Imported | None:
         if kind == "blocks":
             layer = {"conv1": 0, "conv2": 14, "convf": 14}.get(part, 14) if part != "layer1" else 2 + int(rest[0])
             ours[f"net.stages.{index}.layers.{layer}.{rest[-1]}"] = value
-        elif part == "n3aggregation":
-            if rest[-1] in ("weight", "running_var"):  # its shift does not change a selection
-                ours[f"net.blocks.{index}.normalization.{rest[-1]}"] = value.squeeze()
-        else:
-            net = {"embedcnn": "embedding", "tempcnn": "temperature"}.get(part, part)
-            ours[f"net.blocks.{index}.{net}.{'.'.join(rest)}"] = value
+    for index in {key.split(".")[1] for key in theirs if key.startswith("nls.")}:
+        block = from_2018(theirs, f"nls.{index}.")
+        ours |= {f"net.blocks.{index}.{key}": value for key, value in block.items()}
     config = {"options": "reference-2018", "first_norm": False}
     return Imported("n3net", config, ours, "the authors' N3Net of 2018", LICENCE, level_in(name))
 

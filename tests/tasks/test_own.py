@@ -1,0 +1,114 @@
+"""A task and a model that live outside of the package."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import n3net
+from n3net.errors import UserError
+from n3net.models import create
+from n3net.tasks import task_class
+
+MODULE = """
+import torch
+from dataclasses import dataclass
+from n3net.models import Model, create, register
+from n3net.tasks import Task
+
+
+class Line(Model):
+    purpose = "lines"
+
+    def __init__(self, slope: float = 0.5) -> None:
+        super().__init__()
+        self.slope = torch.nn.Parameter(torch.tensor(slope))
+
+    def forward(self, x):
+        return self.slope * x
+
+    def example(self, generator):
+        return self(torch.rand(3, generator=generator))
+
+
+register("my-line", Line, "a line through the origin")
+
+
+@dataclass(frozen=True)
+class Options:
+    slope: float = 3.0
+
+
+class Fit(Task):
+    Options = Options
+    metric = "closeness"
+
+    def __init__(self, options, model, seed):
+        self.options, self.model = options, model
+
+    items_per_epoch = validation_count = 4
+
+    def build_model(self):
+        return create(**self.model)
+
+    def item(self, number, rng):
+        x = rng.standard_normal(8).astype("float32")
+        return {"x": x, "y": x * self.options.slope}
+
+    def loss(self, model, batch):
+        return (model(batch["x"]) - batch["y"]).square().mean(), {}
+
+    def validate(self, model, index, rng):
+        return {"closeness": -abs(float(model.slope) - self.options.slope)}
+"""
+
+CONFIG = """
+task: {place}
+model: {{name: my-line}}
+data: {{slope: 3.0}}
+steps: 60
+batch_size: 4
+ema: 0
+optimizer: {{name: adam, lr: 0.2, weight_decay: 0}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "lines_of_mine.py").write_text(MODULE)
+    (tmp_path / "config.yaml").write_text(CONFIG.format(place="lines_of_mine.py:Fit"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_trains_and_its_weights_name_their_module(folder: Path) -> None:
+    """In a process of its own, as the command does; one that has not imported the module is told what to do."""
+    pytest.importorskip("lightning_fabric")
+    command = [sys.executable, "-m", "n3net", "train", "config.yaml", "--runs", "runs"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    weights = next(folder.glob("runs/**/weights.safetensors"))
+    with pytest.raises(UserError, match=r"'my-line'.*comes from the module 'lines_of_mine': import that first"):
+        n3net.load(weights)
+    task_class("lines_of_mine.py:Fit")
+    assert abs(n3net.load(weights).slope.item() - 3) < 0.2
+    with pytest.raises(UserError, match="no option 'slop'"):
+        create("my-line", slop=1.0)
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("sharpen", "expected gaussian"),
+        ("missing.py:Fit", "there is no such file"),
+        ("no_such_module_here:Fit", "cannot be imported"),
+        ("json:loads", "expected a subclass of n3net.tasks.Task"),
+        ("json:nothing", "cannot be imported"),
+    ],
+)
+def test_what_is_no_task_is_refused(place: str, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        task_class(place)

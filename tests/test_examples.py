@@ -1,0 +1,48 @@
+"""The examples, in a shorter form: they run, draw their pictures, and say what they say in their docstrings."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "examples"
+
+
+def example(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"example_{name}", FOLDER / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_recall(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    errors = list(example("recall").compare(120, str(tmp_path / "x.png")).values())
+    assert (tmp_path / "x.png").stat().st_size > 10_000
+    convolution, _, neighbours = errors
+    assert neighbours < 0.8 < convolution
+
+
+def test_few_shot(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    right = example("few_shot").compare(150, 20, str(tmp_path / "x.png"))
+    assert (tmp_path / "x.png").stat().st_size > 10_000
+    assert right["N3 neighbours"] > 0.8
+
+
+def test_video(tmp_path: Path) -> None:
+    scores = example("video").compare(12, str(tmp_path / "x.png"))
+    assert (tmp_path / "x.png").stat().st_size > 1_000
+    assert min(scores["each frame alone"], scores["with neighbouring frames"]) > scores["noisy"]
+
+
+def test_point_clouds(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    shares = example("point_clouds").compare(60, str(tmp_path / "x.png"))
+    assert (tmp_path / "x.png").stat().st_size > 10_000
+    assert min(shares.values()) > 0.35  # of four parts

@@ -98,7 +98,7 @@ def command(
     rate: Annotated[float, typer.Option(help="Gigabytes a second of the storage, to read and as many to write.")] = 1.0,
     workers: Annotated[str, typer.Option(help="Numbers of workers.")] = "10,100,1000",
     faster: Annotated[float, typer.Option(help="How much faster a GPU per worker is assumed to be.")] = 20.0,
-    simulated: Annotated[int, typer.Option(help="Images that are simulated; others take as long.")] = 50_000,
+    simulated: Annotated[int, typer.Option(help="Images that are simulated; others take as long.")] = 10_000,
 ) -> None:
     """How long a batch takes on 10, 100 and 1000 workers, with a core each and with a GPU each, and what limits it."""
     print(f"{images:,} images: {images * compute / 3600:,.0f} core hours; {rate:g} GB/s, driver {1000 * driver:g} ms")
@@ -106,11 +106,12 @@ def command(
     for label, seconds in (("a core each", compute), (f"a GPU, x{faster:g}", compute / faster)):
         batch = Batch(seconds, driver, megabytes * 1e6, megabytes * 1e6, start, rate * 1e9, rate * 1e9)
         for count in _numbers(workers):
-            few = simulate(batch, files := max(simulated, 50 * count), count)
-            total = batch.start + (few.seconds - batch.start) * images / files
-            busy = ", ".join(f"{name} {part:.0%}" for name, part in few.busy.items())
+            files = min(images // 2, max(simulated, 20 * count))
+            few, more = (simulate(batch, number, count) for number in (files, 2 * files))
+            total = more.seconds + (more.seconds - few.seconds) / files * (images - 2 * files)
+            busy = ", ".join(f"{name} {part:.0%}" for name, part in more.busy.items())
             gain = images * compute / total
-            print(f"{label:14}{count:8,}{total / 86400:9.2f}{gain:10,.0f}{few.limit:>9}   {busy}")
+            print(f"{label:14}{count:8,}{total / 86400:9.2f}{gain:10,.0f}{more.limit:>9}   {busy}")
 
 
 def _numbers(text: str) -> Sequence[int]:

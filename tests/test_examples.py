@@ -30,9 +30,9 @@ def test_recall(tmp_path: Path) -> None:
 
 def test_few_shot(tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
-    right = example("few_shot").compare(150, 20, str(tmp_path / "x.png"))
+    right = example("few_shot").compare(60, 20, str(tmp_path / "x.png"))
     assert (tmp_path / "x.png").stat().st_size > 10_000
-    assert right["N3 neighbours"] > 0.8
+    assert min(share for share, _ in right.values()) > 0.7
 
 
 def test_video(tmp_path: Path) -> None:
@@ -43,6 +43,6 @@ def test_video(tmp_path: Path) -> None:
 
 def test_point_clouds(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    shares = example("point_clouds").compare(60, str(tmp_path / "x.png"))
+    shares = example("point_clouds").compare(60, 1, str(tmp_path / "x.png"))
     assert (tmp_path / "x.png").stat().st_size > 10_000
-    assert min(shares.values()) > 0.35  # of four parts
+    assert min(min(of_seeds) for of_seeds in shares.values()) > 0.35  # of four parts

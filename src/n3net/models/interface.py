@@ -72,6 +72,10 @@ class Stepwise(Network):
     def in_steps(self, apply: Callable[..., Tensor], x: Tensor) -> Tensor:
         """The network as modules that are applied to whole maps; :mod:`n3net.restoration.running` does it in parts."""
 
+    def forward(self, x: Tensor) -> Tensor:
+        """All steps, each on the whole image."""
+        return self.in_steps(lambda module, *maps: module(*maps), x)
+
 
 class Model(nn.Module):
     """What a name of the registry builds: a network, and how it is told what to do.

@@ -34,10 +34,12 @@ class Network(nn.Module):
     Attributes:
         alignment: a tile of an image starts at a multiple of so many pixels.
         estimates_noise: whether it finds out the noise level itself.
+        tells_progress: whether ``forward`` takes ``progress``, which it calls with the part of its work that is done.
     """
 
     alignment: ClassVar[int] = 1
     estimates_noise: ClassVar[bool] = False
+    tells_progress: ClassVar[bool] = False
 
     @property
     def reach(self) -> int | None:
@@ -69,6 +71,10 @@ class Stepwise(Network):
     @abstractmethod
     def in_steps(self, apply: Callable[..., Tensor], x: Tensor) -> Tensor:
         """The network as modules that are applied to whole maps; :mod:`n3net.restoration.running` does it in parts."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """All steps, each on the whole image."""
+        return self.in_steps(lambda module, *maps: module(*maps), x)
 
 
 class Model(nn.Module):

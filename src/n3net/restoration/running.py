@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from n3net.errors import UserError
 from n3net.memory import return_freed_memory
-from n3net.models.interface import Composed, Stepwise
+from n3net.models.interface import Composed, Network, Stepwise
 from n3net.restoration.streaming import stream, tile_for
 from n3net.restoration.tiles import Part, Tile, smallest_size, split
 
@@ -119,7 +119,7 @@ def _outputs(
     else:
         given = see(rows, cols)
         more: dict[str, Any] = {} if part.pads is None else {"pads": part.pads}
-        if getattr(net, "tells_progress", False):
+        if isinstance(net, Network) and net.tells_progress:
             more["progress"] = progress
         yield part.crop, given, net(given, **more)
         return_freed_memory()

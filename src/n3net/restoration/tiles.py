@@ -171,8 +171,7 @@ def _cheapest(rows: _Axis, cols: _Axis, pixels: int) -> tuple[list[_Part], list[
 
 def _matching(model: nn.Module) -> Matching | None:
     """The patch grid of the model's blocks."""
-    candidates = [getattr(module, "matching", None) for module in model.modules()]
-    grids = {grid for grid in candidates if isinstance(grid, Matching)}
+    grids = {module.matching for module in model.modules() if isinstance(module, N3Block2d)}
     if len(grids) > 1:
         raise ValueError(
             f"the blocks of a network that runs in tiles must share one patch grid, got {sorted(map(str, grids))}"

@@ -32,8 +32,8 @@ def white(sigma: float, shape: tuple[int, ...], seed: int = 0) -> Array:
     return np.random.default_rng(seed).normal(0, sigma / 255, shape)
 
 
-def shot(camera: Camera, level: NoiseLevel = NoiseLevel(2e-3, 1e-5)) -> Array:
-    return eight(photograph(picture(), camera, level, np.random.default_rng(0))[0])
+def shot(camera: Camera) -> Array:
+    return eight(photograph(picture(), camera, NoiseLevel(2e-3, 1e-5), np.random.default_rng(0))[0])
 
 
 @pytest.mark.parametrize("sigma", [3, 5, 25, 50])

@@ -178,7 +178,8 @@ def _eight(values: npt.NDArray[Any]) -> Eight:
 
 
 def _psnr(image: Eight, truth: Eight) -> float:
-    return psnr(*(torch.from_numpy(pixels.astype(np.float32)) for pixels in (image, truth)), peak=255)
+    a, b = (torch.from_numpy(pixels.astype(np.float32)) for pixels in (image, truth))
+    return psnr(a, b, 255)
 
 
 def _mean(values: Any) -> float:

@@ -87,7 +87,7 @@ class Denoise(Work):
         )
 
     def choose(self, picture: Picture) -> tuple[bool, str | None, str]:
-        """Whether noise is taken for a camera's; where nobody said so, the weights, too, and what was seen, in words."""
+        """Whether noise is taken for a camera's; where nobody said so, the weights, too, and what was seen."""
         from n3net.restoration.denoising import PHOTO, is_for_photographs, weights_for
 
         if self.real or self.white_noise or self.sigma is not None:

@@ -173,8 +173,8 @@ def known_map(noisy: Floats, clean: Floats) -> npt.NDArray[np.float32]:
 def _ceiling(channel: Array, peak: float, levels: Floats) -> Floats:
     """The most that noise can be at these levels.
 
-    All of a patch's energy but that of its mean and slope is noise or texture. The calmest 2 % of the patches of similar
-    brightness have hardly any texture, or a limit that is too high; noise of other brightness is not much different.
+    All of a patch's energy but that of its mean and slope is noise or texture. The calmest 2 % of the patches of
+    similar brightness have hardly any texture, or the limit is too high; noise of other brightness differs little.
     """
     unknown = np.full(len(levels), math.inf)
     if min(channel.shape) < PATCH:

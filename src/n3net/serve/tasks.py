@@ -183,8 +183,7 @@ def match(sources: Sequence[Path], names: Sequence[str], cameras: Any, max_megap
     """Matches of two pictures as ``n3net match`` writes them to JSON, and the pose in words."""
     from n3net.correspondence.filtering import MODEL
     from n3net.correspondence.matching import look, match_views, open_image
-    from n3net.correspondence.results import document
-    from n3net.jobs.matching import describe
+    from n3net.correspondence.results import describe, document
 
     seen = []
     for i, (source, name) in enumerate(zip(sources, names, strict=True)):

@@ -34,7 +34,7 @@ def opencv() -> Any:
     try:
         import cv2
     except ImportError:
-        raise UserError("this needs OpenCV: pip install 'n3net[match]'") from None
+        raise UserError("matching photographs needs OpenCV: pip install 'n3net[match]'") from None
     return cv2
 
 

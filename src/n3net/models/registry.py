@@ -40,7 +40,7 @@ from n3net.models.unlnet import UNLNet
 from n3net.models.upscaler import Upscaler
 
 # Largest value of an integer in a config, so that a file's config cannot ask for a network without end.
-LIMITS = {"depth": 256, "stages": 32, "window": 255, "patch_size": 255, "stride": 255}
+LIMITS = {"depth": 256, "stages": 32, "window": 255, "patch_size": 255, "stride": 255, "fold": 8}
 LIMIT = 1024
 MOST_LAYERS = 512
 
@@ -69,6 +69,12 @@ VDSR = {"depth": 20, "norm": False}  # a DnCNN of 20 layers, without batch norm 
 
 MODELS: dict[str, Entry] = {
     "n3net": Entry(N3NET, "N3Net, 3 x DnCNN-6 and two N3 blocks", "Table 1 ours full, Tables 2 and 3"),
+    "n3net-fast": Entry(
+        N3NET,
+        "N3Net at half resolution, pixels of 2 x 2 as channels: 2 x DnCNN-8 and one N3 block",
+        "not in the paper",
+        {"fold": 2, "stages": 2, "depth": 8, "block_channels": 16, "k": 4, "patch_size": 6, "stride": 3},
+    ),
     "n3net-light": Entry(N3NET, "2 x DnCNN-6 and one N3 block", "Table 1 ours light; supplement", config={"stages": 2}),
     "dncnn-17": Entry(DNCNN, "DnCNN of 17 layers, the baseline", "Table 1 (i), Table 3"),
     "dncnn-18": Entry(DNCNN, "DnCNN as deep as N3Net", "Table 1 (ii)", config={"depth": 18}),

@@ -104,7 +104,7 @@ def test_dependencies_point_downwards(name: str) -> None:
 
 def test_contributing_draws_the_layers_as_they_are() -> None:
     text = (ROOT.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    drawn = re.split(r"^```$", text, flags=re.MULTILINE)[1].strip().splitlines()
+    drawn = re.split(r"^```\w*$", text, flags=re.MULTILINE)[1].strip().splitlines()
     names = [line[:35].split() for line in drawn[:-1]] + [drawn[-1].split("      ")[0].split()]
     level = {name: i for i, row in enumerate(names) for name in row}
     assert set(MAY_IMPORT) | BASE == set(level)

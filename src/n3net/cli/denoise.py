@@ -77,7 +77,7 @@ def command(
         bool,
         typer.Option(
             "--best",
-            help="The mean of eight orientations: a little better, in eight times the time. Not for raw files.",
+            help="The mean of eight orientations: about 0.1 dB better, in eight times the time. Not for raw files.",
         ),
     ] = False,
     noise: Annotated[

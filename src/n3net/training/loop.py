@@ -299,6 +299,9 @@ class Trainer:
             torch.distributed.all_gather_object(parts, sums)
             sums = {name: sum(part.get(name, 0.0) for part in parts) for part in parts for name in part}
         self.reporter.record(self.state.step, "validation", sums)
+        if self.reporter.shows_pictures and count:
+            rng = generator(self.config.seed, VALIDATION, 0, 0)
+            self.reporter.picture(self.state.step, self.task.show(self.average.model, 0, rng))
         text = "  ".join(f"{name} {value:.3f}" for name, value in sums.items())
         took = duration(time.monotonic() - start)
         self.reporter.say(f"step {self.state.step}  validation  {text}  ({took})")

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types sanitize fuzz faults bench arm64 clean
+.PHONY: help install demo test lint types docs package sanitize fuzz faults bench arm64 clean
 
 help:  ## List the targets
 	@grep -E '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -31,6 +31,13 @@ types: $(STAMP)  ## Check types
 
 test: lint types  ## Check style and types, and run all tests
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses=4
+
+docs: $(STAMP)  ## Make the site, build/site/index.html, which needs no network; a warning is an error
+	OMP_NUM_THREADS=1 $(BIN)/sphinx-build -q -W --keep-going -b html docs build/site
+	@echo "build/site/index.html"
+
+package: $(STAMP)  ## Make sdist and wheel in dist/, check them, and try the wheel in an environment of its own
+	$(BIN)/python tests/package.py dist
 
 SANITIZED := tests/kernel/test_safety.py tests/neighbors/test_limits.py tests/neighbors/test_backends.py tests/kernel/test_convolution.py tests/neighbors/test_parts.py \
 	-k "not prepared"

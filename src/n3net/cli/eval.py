@@ -389,6 +389,7 @@ def correspondence(
     from n3net.correspondence import estimators
     from n3net.correspondence.filtering import MODEL
     from n3net.evaluation import correspondence as protocol
+    from n3net.evaluation import pose_report
     from n3net.evaluation.report import check_targets, write
     from n3net.weights import available
 
@@ -409,8 +410,8 @@ def correspondence(
             rows += protocol.evaluate(
                 methods, pairs, chosen, lambda what: bar.update(task, advance=1, description=what)
             )
-    report = protocol.report(rows, methods, networks[0].name)
-    table = f"{protocol.markdown(report['results'])}\n\n{protocol.markdown_differences(report['differences'])}"
+    report = pose_report.report(rows, methods, networks[0].name)
+    table = f"{pose_report.markdown(report['results'])}\n\n{pose_report.markdown_differences(report['differences'])}"
     typer.echo(table)
     if json:
         write(json, report, force)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from n3net.errors import UserError
+from n3net.jobs.operation import Operation
 from n3net.jobs.records import Record
-from n3net.jobs.tasks import Task
 from n3net.jobs.work import Progress, digest_of
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Match(Task[Pair]):
+class Match(Operation[Pair]):
     """Matches two photographs.
 
     Args:

@@ -140,6 +140,6 @@ def _run_file(path: Path) -> ModuleType:
     return importlib.import_module(path.stem)
 
 
-def data_root(root: str | None) -> Path:
+def training_root(root: str | None) -> Path:
     """The folder that data paths start from: the config's, or ``$N3NET_DATA``, or the current one."""
     return Path(root or os.environ.get("N3NET_DATA") or ".").expanduser()

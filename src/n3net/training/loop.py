@@ -28,7 +28,7 @@ from n3net.training.schedule import learning_rate
 from n3net.training.start import start_from
 from n3net.training.state import Length, Pace
 from n3net.training.sync import synchronize
-from n3net.training.validation import validate
+from n3net.training.validation import pictures, validate
 
 NETWORK = 3  # stream of the random numbers that are drawn inside a network
 SMOOTHING = 0.98  # of the figures that are shown
@@ -166,6 +166,8 @@ class Trainer:
         state, start = self.state, time.monotonic()
         scores = validate(self.task, self.average.model, self.config.seed, self.rank, self.world)
         self.reporter.validated(state.step, scores, time.monotonic() - start)
+        if self.reporter.shows_pictures:
+            self.reporter.picture(state.step, pictures(self.task, self.average.model, self.config.seed))
         state.validated, state.scores = state.step, scores
         score = scores.get(self.task.metric, -math.inf)
         if score > state.best:

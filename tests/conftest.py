@@ -1,12 +1,15 @@
-"""What tests of commands share."""
+"""What tests of several folders share."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import settings
+from PIL import Image
 
 # The same examples in every run; new ones with --hypothesis-profile=default.
 settings.register_profile("same", derandomize=True)
@@ -30,3 +33,14 @@ def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) 
         return code, *capfd.readouterr()
 
     return call
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """A folder with two small pictures in ``train`` and two in ``val``."""
+    for folder in ("train", "val"):
+        (tmp_path / folder).mkdir()
+        for i in range(2):
+            pixels = np.random.default_rng(i).integers(0, 256, (60, 70, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / folder / f"{i}.png")
+    return tmp_path

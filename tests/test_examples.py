@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 FOLDER = Path(__file__).parents[1] / "examples"
+DATA = Path(os.environ.get("N3NET_DATA", FOLDER.parents[1] / "shared" / "data"))
 
 
 def example(name: str) -> ModuleType:
@@ -46,3 +49,20 @@ def test_point_clouds(tmp_path: Path) -> None:
     shares = example("point_clouds").compare(60, 1, str(tmp_path / "x.png"))
     assert (tmp_path / "x.png").stat().st_size > 10_000
     assert min(min(of_seeds) for of_seeds in shares.values()) > 0.35  # of four parts
+
+
+def test_reconstruct(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Eight of the photographs of sceaux_castle; all eleven, in the same way, with the example itself."""
+    pytest.importorskip("pycolmap")
+    pytest.importorskip("cv2")
+    scene = DATA / "correspondence" / "sceaux_castle"
+    if not scene.is_dir():
+        pytest.skip("the data sets are not beside this project")
+    database = str(tmp_path / "x.db")
+    arguments = [str(scene / "images"), "--intrinsics", str(scene / "K.txt"), "--first", "8", "--database", database]
+    monkeypatch.setattr(sys, "argv", ["reconstruct.py", *arguments])
+    example("reconstruct").main()
+    out = capsys.readouterr().out
+    assert "8 photographs placed" in out
+    assert out.count("SIMPLE_RADIAL") == 1
+    assert float(out.split("rotations: ")[1].split()[0]) < 0.5

@@ -28,6 +28,11 @@ def shown(value: Any) -> str:
         return f"an integer of {value.bit_length()} bits" if isinstance(value, int) else type(value).__name__
 
 
+def named(key: Any) -> str:
+    """A key from outside for a message: as it is, if it is a word of usual length."""
+    return key if isinstance(key, str) and len(key) <= _repr.maxstring else shown(key)
+
+
 def printable(text: object) -> str:
     """Text from outside for a terminal: what would steer it, instead of being read, is written as an escape."""
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in str(text))
@@ -42,9 +47,8 @@ def from_mapping(kind: type[T], content: Any, path: str = "") -> T:
     hints = get_type_hints(kind)
     for key in content:
         if key not in fields:
-            word = key if isinstance(key, str) else shown(key)
-            hint = nearest(f"{where}{word}", [where + name for name in fields])
-            raise UserError(f"{where}{word}: there is no such key{hint}")
+            hint = nearest(f"{where}{named(key)}", [where + name for name in fields])
+            raise UserError(f"{where}{named(key)}: there is no such key{hint}")
     for name, f in fields.items():
         needed = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
         if needed and name not in content:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -258,7 +259,11 @@ def test_training_steps_of_the_config(task: Any) -> None:
     for module in ("lightning_fabric", "yaml", "tensorboard"):
         pytest.importorskip(module)
     step = training.config_step(80, "batch_size=1", "winograd=false", task=task)
+    trainer = inspect.getclosurevars(step).nonlocals["trainer"]
+    before = [p.detach().clone() for p in trainer.net.parameters()]
     step()
+    assert trainer.state.step == 1
+    assert not all(torch.equal(p, b) for p, b in zip(trainer.net.parameters(), before, strict=True))
 
 
 def test_photo_overhead_is_what_the_command_takes_beyond_the_network() -> None:

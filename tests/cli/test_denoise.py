@@ -154,14 +154,14 @@ def test_broken_file_does_not_stop_the_others(run: Any) -> None:
     ],
 )
 def test_lack_of_memory_does_not_stop_the_others(run: Any, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    from n3net.jobs import tasks
+    from n3net.jobs import operation
 
-    def do(job: Any, *others: Any, original: Any = tasks.do) -> Any:
+    def do(job: Any, *others: Any, original: Any = operation.do) -> Any:
         if job.name == "large.png":
             raise error
         return original(job, *others)
 
-    monkeypatch.setattr(tasks, "do", do)
+    monkeypatch.setattr(operation, "do", do)
     for name in ("large.png", "small.png"):
         save_image(Path(name), picture(20, 20))
     code, out, err = run("large.png", "small.png", "-o", "out")
@@ -172,12 +172,12 @@ def test_lack_of_memory_does_not_stop_the_others(run: Any, monkeypatch: pytest.M
 
 
 def test_faults_of_the_program_are_not_hidden(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from n3net.jobs import tasks
+    from n3net.jobs import operation
 
     def do(*_: Any) -> Any:
         raise RuntimeError("shapes do not fit")
 
-    monkeypatch.setattr(tasks, "do", do)
+    monkeypatch.setattr(operation, "do", do)
     save_image(Path("a.png"), picture(20, 20))
     code, _, err = run("a.png")
     assert code == 1

@@ -119,11 +119,14 @@ def test_database_is_read_by_pycolmap(tmp_path: Path, net: Any) -> None:
     with pycolmap.Database.open(str(path)) as database:
         images = {image.name: image for image in database.read_all_images()}
         assert set(images) == {"a.jpg", "b.jpg", "c.jpg"}
-        assert database.num_frames() == database.num_rigs() == 3
+        assert database.num_frames() == 3
+        assert database.num_rigs() == database.num_cameras() == 1  # K was given, so it is one camera
         a, b, c = (images[name].image_id for name in ("a.jpg", "b.jpg", "c.jpg"))
         np.testing.assert_allclose(database.read_keypoints(a), first.views[0].keypoints + 0.5)
         camera = database.read_camera(images["a.jpg"].camera_id)
-        np.testing.assert_allclose(camera.params, [500, 500, 320.5, 240.5])
+        assert camera.model.name == "SIMPLE_RADIAL"
+        assert camera.has_prior_focal_length
+        np.testing.assert_allclose(camera.params, [500, 320.5, 240.5, 0])
         np.testing.assert_array_equal(database.read_matches(a, b), first.index[:30])
         np.testing.assert_array_equal(database.read_matches(c, a), first.index[:30])
         geometry = database.read_two_view_geometry(a, b)
@@ -134,6 +137,28 @@ def test_database_is_read_by_pycolmap(tmp_path: Path, net: Any) -> None:
     with pytest.raises(UserError, match="--force"):
         write_database(path, [first])
     assert [p.name for p in tmp_path.iterdir()] == ["database.db"]
+
+
+@pytest.mark.parametrize(
+    ("cameras", "models", "prior"),
+    [
+        ((Intrinsics(K, "a"), Intrinsics(K, "b")), ["SIMPLE_RADIAL"], True),
+        ((Intrinsics(K, "", False), Intrinsics(K, "", False)), ["SIMPLE_RADIAL"] * 2, False),
+        ((Intrinsics(K, ""), Intrinsics(np.diag([2.0, 2, 1]) @ K, "")), ["SIMPLE_RADIAL"] * 2, True),
+        ((Intrinsics(np.diag([1.5, 1, 1]) @ K, ""),) * 2, ["OPENCV"], True),
+    ],
+)
+def test_cameras_of_a_database(tmp_path: Path, cameras: Any, models: list[str], prior: bool) -> None:
+    """One for both images where it is known to be the same."""
+    pycolmap = pytest.importorskip("pycolmap")
+    pair = matches("a.jpg", "b.jpg")
+    views = [replace(view, camera=camera) for view, camera in zip(pair.views, cameras, strict=True)]
+    write_database(tmp_path / "x.db", [replace(pair, views=(views[0], views[1]))])
+    with pycolmap.Database.open(str(tmp_path / "x.db")) as database:
+        found = database.read_all_cameras()
+        assert [camera.model.name for camera in found] == models
+        assert all(camera.has_prior_focal_length == prior for camera in found)
+        assert len({image.camera_id for image in database.read_all_images()}) == len(models)
 
 
 def test_database_filtered(tmp_path: Path, net: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -154,15 +155,30 @@ def test_identical_images() -> None:
     assert any("images are the same" in note for note in result.notes)
 
 
-def test_picture_is_green_and_red(photos: tuple[Path, Path]) -> None:
+def test_picture_shows_three_kinds(photos: tuple[Path, Path]) -> None:
     images = [open_image(path)[0] for path in photos]
-    for value, color in ((1.0, 1), (-1.0, 0)):
-        sheet = np.asarray(draw(match(*images, model=constant(value), limit=300), *images)).astype(int)
+    found = match(*images, model=constant(1.0), limit=300)
+    assert found.pose is not None
+    half = np.arange(len(found.kept)) % 2 == 0
+    some = replace(found.result, pose=replace(found.pose, inliers=found.kept & half))
+    none = match(*images, model=constant(-1.0), limit=300)
+    everything = replace(found, result=replace(found.result, pose=replace(found.pose, inliers=found.kept)))
+    for matches, expected in (
+        (everything, {"green"}),
+        (replace(found, result=some), {"green", "amber"}),
+        (none, {"red"}),
+    ):
+        sheet = np.asarray(draw(matches, *images)).astype(int)
         assert sheet.shape[1] > 320 + 340
-        other = 1 - color
-        colored = (sheet[..., color] - sheet[..., other]) > 60
-        assert colored.sum() > 500
-        assert ((sheet[..., other] - sheet[..., color]) > 60).sum() == 0
+        red, green, blue = sheet[..., 0], sheet[..., 1], sheet[..., 2]
+        counts = {
+            "green": (green - red > 60).sum(),
+            "amber": ((red - green > 20) & (green - blue > 60)).sum(),
+            "red": ((red - green > 60) & (abs(green - blue) < 40)).sum(),
+        }
+        assert {name for name, count in counts.items() if count > 300} == expected, counts
+    without = replace(found, result=replace(found.result, pose=None))
+    assert np.asarray(draw(without, *images)).shape == sheet.shape
 
 
 def pair(n: int, seed: int = 0, **more: Any) -> Pair:
@@ -233,7 +249,10 @@ def test_command(run: Run, photos: tuple[Path, Path], tmp_path: Path) -> None:
     code, out, _ = run("match", *photos, "-o", "out", "--model", "keep", "--limit", 300)
     assert code == 0
     assert "300 matches, 300 kept" in out
-    assert f"camera of {photos[0]}: not known" in out
+    assert "cameras: not known" in out
+    assert str(photos[0].parent) not in out.split("->")[0]  # names, not paths
+    for word in ("R  ", "t  ", "centre", "x_cam1 = R x_cam0 + t"):
+        assert word in out
     document = json.loads((tmp_path / "out/matches.json").read_text())
     assert len(document["table"]) == document["matches"] == 300
     assert np.array(document["pose"]["essential"]).shape == (3, 3)
@@ -281,7 +300,7 @@ def test_all_kinds_of_images(run: Run, tmp_path: Path) -> None:
     for name in ("gray.png", "deep.png", "turned.jpg"):
         code, out, _ = run("match", "color.png", name, "-o", name + ".out", "--focal", 320, *options)
         assert code == 0
-        assert "pose: turned 0." in out  # all show the same, upright
+        assert "turned by 0." in out  # all show the same, upright
         assert json.loads(Path(f"{name}.out/matches.json").read_text())["images"][1]["width"] == 320
     code, out, _ = run("match", "color.png", "turned.jpg", "-o", "exif", *options)
     assert "camera of turned.jpg: EXIF, 50 mm on 35 mm film" in out

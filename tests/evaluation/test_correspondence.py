@@ -16,8 +16,8 @@ from n3net.correspondence import filtering
 from n3net.correspondence.geometry import pose_error
 from n3net.correspondence.matchfile import Pair, PairFile, write_pairs
 from n3net.errors import UserError
-from n3net.evaluation import correspondence as protocol
-from n3net.evaluation.correspondence import BASELINES, Filter, Row, differences, evaluate, pair_sets, summarize
+from n3net.evaluation.correspondence import BASELINES, Filter, Row, evaluate, pair_sets
+from n3net.evaluation.pose_report import differences, markdown, report, summarize
 from n3net.models import create
 
 cv2 = pytest.importorskip("cv2", reason="estimators need OpenCV")
@@ -95,9 +95,9 @@ def test_a_pair_without_right_matches() -> None:
     assert result["recall"] == 0.5
     only = summarize([row("m", 0, 3, recall=np.nan, average_precision=np.nan)])[0]
     assert only["recall"] is None
-    text = json.dumps(protocol.report([row("m", 0, 3, recall=np.nan)], [], "m"))
+    text = json.dumps(report([row("m", 0, 3, recall=np.nan)], [], "m"))
     assert "NaN" not in text
-    assert "–" in protocol.markdown([only])
+    assert "–" in markdown([only])
 
 
 def test_weights_of_one_label_are_averaged() -> None:
@@ -106,7 +106,7 @@ def test_weights_of_one_label_are_averaged() -> None:
     first, second = summarize(rows)
     assert (first["weights"], first["n"], second["weights"]) == (2, 2, 1)
     assert first["map20"] == pytest.approx((1 + (0.75 + 0) / 2) / 2)
-    assert "mean of 2 weights" in protocol.markdown([first])
+    assert "mean of 2 weights" in markdown([first])
     (found,) = differences(rows, "n3")
     assert found["against"] == "cn"
     assert found["map20"] == pytest.approx(first["map20"] - 0.5)

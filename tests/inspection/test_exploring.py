@@ -62,6 +62,17 @@ def test_weights_follow_from_what_is_written(model: Any) -> None:
         assert (block["rows"], block["cols"]) == tuple(view.temperature.shape)
 
 
+def test_patches_of_a_folded_network_are_squares_of_the_image() -> None:
+    torch.manual_seed(0)
+    model = create("n3net-fast", features=8, depth=2, window=5, k=2).eval()
+    image = torch.rand(1, 61, 80, generator=torch.Generator().manual_seed(1))
+    (view,), (block,) = look(model, image)[1], read(explore(model, image))[0]["blocks"]
+    assert block["cell"] == view.grid.cell == 6
+    assert tuple(block["pads"]) == view.pads == (2, 2, 2, 2)  # 31 x 40 pixels of the network are 33 x 42 with zeros
+    assert view.query_at(12.0, 11.0) == (1, 1)
+    assert view.corner(1, 1) == (4, 4)
+
+
 def test_a_prepared_network_gives_the_same(model: Any) -> None:
     image = torch.rand(1, 80, 85, generator=torch.Generator().manual_seed(2))
     plain, ready = (read(explore(net, image, 20.0))[1] for net in (model, prepare(model)))

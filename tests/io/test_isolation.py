@@ -82,10 +82,8 @@ def test_memory_is_limited_for_the_call() -> None:
 
 
 def test_time_is_limited() -> None:
-    start = time.monotonic()
     with pytest.raises(WorkerError, match=r"sleep: not done after 0.2 s"):
         isolated(time.sleep, 600, seconds=0.2)
-    assert time.monotonic() - start < 60
     assert isolated(abs, -2, seconds=60) == 2
 
 

@@ -1,4 +1,4 @@
-"""A task that is done quickly: files are copied, and some of them are bad. Imported by worker processes, too."""
+"""An operation that is done quickly: files are copied, and some of them are bad. Imported by worker processes, too."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 
 from n3net.errors import UserError
 from n3net.io.files import writing
+from n3net.jobs.operation import Operation
 from n3net.jobs.planning import Job
 from n3net.jobs.records import Record
-from n3net.jobs.tasks import Task
 from n3net.jobs.work import Progress
 
 
 @dataclass(frozen=True)
-class Copy(Task[Job]):
+class Copy(Operation[Job]):
     """What a file says is done before it is copied: ``refuse``, ``die``, ``die once``, ``sleep SECONDS``."""
 
     shout: bool = False

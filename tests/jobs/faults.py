@@ -30,13 +30,13 @@ from n3net.jobs.planning import Job  # noqa: E402
 DRIVER = """
 import pickle, sys
 address, path = sys.argv[1:]
-jobs, task, manifest = pickle.load(open(path, "rb"))
+jobs, operation, manifest = pickle.load(open(path, "rb"))
 from n3net.jobs import batch
 from n3net.jobs.manifest import sort_out
 from n3net.jobs.one import Call
 from n3net.jobs.ray import Ray
-left = sort_out(jobs, task, manifest).waiting
-list(batch.run(Call(task, manifest, shared=True), left, Ray(address, 3), lambda *_: None))
+left = sort_out(jobs, operation, manifest).waiting
+list(batch.run(Call(operation, manifest, shared=True), left, Ray(address, 3), lambda *_: None))
 """
 
 
@@ -62,10 +62,10 @@ def main(files: int, seed: int) -> bool:
         text = "die" if i == files // 2 else f"sleep {rng.uniform(0.05, 0.3):.2f}"
         (folder / "in" / f"{i}.txt").write_text(text)
         jobs.append(Job(folder / "in" / f"{i}.txt", folder / "out" / f"{i}.txt"))
-    task: Any = copying.Copy(log=str(folder / "log"))
+    operation: Any = copying.Copy(log=str(folder / "log"))
     manifest = Manifest(folder / "out" / "n3net-manifest.jsonl")
-    manifest.begin(task)
-    (folder / "batch").write_bytes(pickle.dumps((jobs, task, manifest)))
+    manifest.begin(operation)
+    (folder / "batch").write_bytes(pickle.dumps((jobs, operation, manifest)))
     size = {"num_cpus": 4, "object_store_memory": 80_000_000}
     cluster = Cluster()
     counts: Counter[str] = Counter()
@@ -102,7 +102,7 @@ def main(files: int, seed: int) -> bool:
     lines = [line for line in manifest.path.read_text().splitlines() if '"output"' in line]
     written = {path.name: path.read_text() for path in (folder / "out").glob("*.txt")}
     whole = {job.source.name: job.source.read_text() for job in jobs if job.source is not None}
-    left = sort_out(jobs, task, manifest)
+    left = sort_out(jobs, operation, manifest)
     counts.update(
         {
             "files": files,

@@ -61,30 +61,30 @@ def outputs(folder: Path) -> dict[str, str]:
 class TestManifest:
     def test_done_is_left_out_and_changes_are_named(self, copying: Any, tmp_path: Path) -> None:
         todo = jobs(tmp_path, a="one", b="two", c="refuse", d="four", e="five")
-        manifest, task = Manifest(tmp_path / "out" / "m.jsonl"), copying.Copy()
-        manifest.begin(task)
-        run(Call(task, manifest, shared=True), items(todo))
+        manifest, operation = Manifest(tmp_path / "out" / "m.jsonl"), copying.Copy()
+        manifest.begin(operation)
+        run(Call(operation, manifest, shared=True), items(todo))
         (tmp_path / "in" / "b.txt").write_text("owt")  # of the same size
         os.utime(tmp_path / "in" / "d.txt")  # touched, not changed
         (tmp_path / "out" / "e.txt").unlink()
-        found = sort_out(todo, task, manifest)
+        found = sort_out(todo, operation, manifest)
         assert [item.job.source.stem for item in found.waiting] == ["b", "e"]
         assert [item.force for item in found.waiting] == [True, True]
         assert found.done == 2
         assert [(Path(r.source).stem, r.error) for r in found.failed] == [("c", "it refuses")]
         assert [reason.rpartition(" ")[2] for reason in found.changed.values()] == ["changed", "gone"]
-        again = sort_out(todo, task, manifest, retry=True)
+        again = sort_out(todo, operation, manifest, retry=True)
         assert [item.job.source.stem for item in again.waiting] == ["b", "c", "e"]
-        records = run(Call(task, manifest, shared=True), again.waiting)
+        records = run(Call(operation, manifest, shared=True), again.waiting)
         assert records["b"].state == DONE
         assert outputs(tmp_path) == {"a.txt": "one", "b.txt": "owt", "d.txt": "four", "e.txt": "five"}
-        assert sort_out(todo, task, manifest).done == 4
+        assert sort_out(todo, operation, manifest).done == 4
 
     def test_other_settings_or_weights_are_refused_by_name(self, copying: Any, tmp_path: Path) -> None:
         todo = jobs(tmp_path, a="one")
-        manifest, task = Manifest(tmp_path / "out" / "m.jsonl"), copying.Copy()
-        manifest.begin(task)
-        run(Call(task, manifest, shared=True), items(todo))
+        manifest, operation = Manifest(tmp_path / "out" / "m.jsonl"), copying.Copy()
+        manifest.begin(operation)
+        run(Call(operation, manifest, shared=True), items(todo))
         with pytest.raises(UserError, match=r"1 of 1 files were made with other settings \(shout false, now true\)"):
             sort_out(todo, copying.Copy(shout=True), manifest)
         with pytest.raises(UserError, match="other weights"):
@@ -97,8 +97,8 @@ class TestManifest:
         todo = jobs(tmp_path, a="one")
         (tmp_path / "out").mkdir()
         (tmp_path / "out" / "a.txt").write_text("mine")
-        task, manifest = copying.Copy(), Manifest(tmp_path / "out" / "m.jsonl")
-        records = run(Call(task, manifest, shared=True), sort_out(todo, task, manifest).waiting)
+        operation, manifest = copying.Copy(), Manifest(tmp_path / "out" / "m.jsonl")
+        records = run(Call(operation, manifest, shared=True), sort_out(todo, operation, manifest).waiting)
         assert "exists" in records["a"].error
         assert outputs(tmp_path) == {"a.txt": "mine"}
 
@@ -122,11 +122,11 @@ class TestManifest:
         assert len(manifest.path.read_text().splitlines()) == 4 * count
 
     def test_it_moves_with_its_folder(self, copying: Any, tmp_path: Path) -> None:
-        todo, task = jobs(tmp_path, a="one"), copying.Copy()
-        run(Call(task, Manifest(tmp_path / "out" / "m.jsonl"), shared=True), items(todo))
+        todo, operation = jobs(tmp_path, a="one"), copying.Copy()
+        run(Call(operation, Manifest(tmp_path / "out" / "m.jsonl"), shared=True), items(todo))
         (tmp_path / "out").rename(tmp_path / "moved")
         moved = [Job(todo[0].source, tmp_path / "moved" / "a.txt")]
-        assert sort_out(moved, task, Manifest(tmp_path / "moved" / "m.jsonl")).done == 1
+        assert sort_out(moved, operation, Manifest(tmp_path / "moved" / "m.jsonl")).done == 1
 
     def test_states(self, tmp_path: Path) -> None:
         path = tmp_path / "a"
@@ -170,15 +170,17 @@ with claim(Path({str(tmp_path / "a")!r})):
 
     def test_half_a_run_is_made_whole(self, copying: Any, tmp_path: Path) -> None:
         """Killed after the output was there and before anybody wrote that down: done again, although it exists."""
-        todo, task = jobs(tmp_path, a="one"), copying.Copy()
+        todo, operation = jobs(tmp_path, a="one"), copying.Copy()
         planned = items(todo)
         (tmp_path / "out").mkdir()
         (tmp_path / "out" / "a.txt").write_text("one")
         (tmp_path / "out" / ".a.txt.claim").write_text("host 1\n")
         manifest = Manifest(tmp_path / "out" / "m.jsonl")
-        assert run(Call(task, manifest, shared=True), planned)["a"].state == DONE
-        assert run(Call(task, manifest, shared=True), planned)["a"].state == BEFORE  # another worker did it meanwhile
-        assert sort_out(todo, task, manifest).done == 1
+        assert run(Call(operation, manifest, shared=True), planned)["a"].state == DONE
+        assert (
+            run(Call(operation, manifest, shared=True), planned)["a"].state == BEFORE
+        )  # another worker did it meanwhile
+        assert sort_out(todo, operation, manifest).done == 1
 
 
 @pytest.mark.parametrize("workers", [2])
@@ -191,8 +193,8 @@ class TestProcesses:
 
     def test_a_file_that_ends_its_process(self, copying: Any, tmp_path: Path, workers: int) -> None:
         todo = jobs(tmp_path, a="one", b="die", c="die once", d="four")
-        task, manifest = copying.Copy(log=str(tmp_path / "log")), Manifest(tmp_path / "out" / "m.jsonl")
-        records = run(Call(task, manifest, shared=True), items(todo), Processes(workers))
+        operation, manifest = copying.Copy(log=str(tmp_path / "log")), Manifest(tmp_path / "out" / "m.jsonl")
+        records = run(Call(operation, manifest, shared=True), items(todo), Processes(workers))
         assert {name: record.state for name, record in records.items()} == {
             "a": DONE,
             "b": FAILED,
@@ -202,13 +204,13 @@ class TestProcesses:
         assert records["b"].error == "set aside: 2 times its process died (SIGKILL, Killed)"
         assert Counter((tmp_path / "log").read_text().split()) == {"a.txt": 1, "b.txt": 2, "c.txt": 2, "d.txt": 1}
         assert outputs(tmp_path) == {"a.txt": "one", "c.txt": "die once", "d.txt": "four"}
-        assert [r.error for r in sort_out(todo, task, manifest).failed] == [records["b"].error]
+        assert [r.error for r in sort_out(todo, operation, manifest).failed] == [records["b"].error]
 
     def test_twice_at_once(self, copying: Any, tmp_path: Path, workers: int) -> None:
         """Two runs share the work: each file is done once, and both know of all."""
         todo = jobs(tmp_path, **{f"f{i}": "sleep 0.05" for i in range(12)})
-        task, manifest = copying.Copy(log=str(tmp_path / "log")), Manifest(tmp_path / "out" / "m.jsonl")
-        call, planned = Call(task, manifest, shared=True), items(todo)
+        operation, manifest = copying.Copy(log=str(tmp_path / "log")), Manifest(tmp_path / "out" / "m.jsonl")
+        call, planned = Call(operation, manifest, shared=True), items(todo)
         both: list[dict[str, Record]] = []
         threads = [
             threading.Thread(target=lambda: both.append(run(call, planned, Processes(workers)))) for _ in range(2)
@@ -224,14 +226,14 @@ class TestProcesses:
     def test_the_driver_is_killed(self, copying: Any, tmp_path: Path, workers: int) -> None:
         """Its workers end with it, and another run does what is left."""
         todo = jobs(tmp_path, **{f"f{i}": "sleep 0.1" for i in range(10)}, long="sleep 1000")
-        task, manifest = copying.Copy(log=str(tmp_path / "log")), Manifest(tmp_path / "out" / "m.jsonl")
+        operation, manifest = copying.Copy(log=str(tmp_path / "log")), Manifest(tmp_path / "out" / "m.jsonl")
         code = f"""
 import sys
 sys.path[:0] = {[str(HERE), *sys.path]!r}
 import pickle
 from n3net.jobs import batch
 from n3net.jobs.processes import Processes
-call, items = pickle.loads({__import__("pickle").dumps((Call(task, manifest, shared=True), items(todo[::-1])))!r})
+call, items = pickle.loads({__import__("pickle").dumps((Call(operation, manifest, shared=True), items(todo[::-1])))!r})
 list(batch.run(call, items, Processes({workers}), lambda *_: None))
 """
         driver = subprocess.Popen([sys.executable, "-c", code])
@@ -243,10 +245,10 @@ list(batch.run(call, items, Processes({workers}), lambda *_: None))
         with claim(tmp_path / "out" / "long.txt", wait=True) as mine:  # returns when the orphan has ended, or never
             assert mine is not None
         (tmp_path / "in" / "long.txt").write_text("short")
-        left = sort_out(todo, task, manifest)
+        left = sort_out(todo, operation, manifest)
         assert left.done >= 3
-        run(Call(task, manifest, shared=True), left.waiting)
-        assert sort_out(todo, task, manifest).done == 11
+        run(Call(operation, manifest, shared=True), left.waiting)
+        assert sort_out(todo, operation, manifest).done == 11
         assert len(outputs(tmp_path)) == 11
 
 
@@ -267,16 +269,16 @@ class TestShards:
 
 
 def test_lines_are_json(copying: Any, tmp_path: Path) -> None:
-    todo, task = jobs(tmp_path, a="one"), copying.Copy()
+    todo, operation = jobs(tmp_path, a="one"), copying.Copy()
     manifest = Manifest(tmp_path / "out" / "m.jsonl")
-    manifest.begin(task)
-    manifest.begin(task)
-    run(Call(task, manifest, shared=True), items(todo))
+    manifest.begin(operation)
+    manifest.begin(operation)
+    run(Call(operation, manifest, shared=True), items(todo))
     settings, record = map(json.loads, manifest.path.read_text().splitlines())
-    assert (settings["settings"], settings["are"]) == (task.digest, {"shout": False})
+    assert (settings["settings"], settings["are"]) == (operation.digest, {"shout": False})
     assert (record["output"], record["settings"], record["weights"], record["inputs"][0]["bytes"]) == (
         "a.txt",
-        task.digest,
+        operation.digest,
         "w1",
         3,
     )

@@ -79,10 +79,10 @@ def test_workers_are_killed_and_a_node_is_lost(cluster: Any, tmp_path: Path) -> 
     for i, text in enumerate(texts):
         (tmp_path / "in" / f"{i}.txt").write_text(text)
         jobs.append(Job(tmp_path / "in" / f"{i}.txt", tmp_path / "out" / f"{i}.txt"))
-    manifest, task = Manifest(tmp_path / "out" / "m.jsonl"), copying.Copy(log=str(tmp_path / "log"))
+    manifest, operation = Manifest(tmp_path / "out" / "m.jsonl"), copying.Copy(log=str(tmp_path / "log"))
     items = [Item(i, job, False, None) for i, job in enumerate(jobs)]
     records = {}
-    for record in batch.run(Call(task, manifest, shared=True), items, Ray(cluster.address, 2), lambda *_: None):
+    for record in batch.run(Call(operation, manifest, shared=True), items, Ray(cluster.address, 2), lambda *_: None):
         records[Path(record.source).stem] = record
         if len(records) == 4:
             os.kill(_an_actor(), signal.SIGKILL)

@@ -161,7 +161,7 @@ def test_autocast(name: str, config: dict[str, Any]) -> None:
         out = model(x, *level)
     assert out.dtype == torch.float32
     with torch.no_grad():
-        torch.testing.assert_close(out, model(x, *level), atol=0.02, rtol=0)
+        torch.testing.assert_close(out, model(x, *level), atol=2e-3, rtol=0)  # it changes x by 0.06
 
 
 def test_the_guide_stays_as_it_is() -> None:
@@ -208,4 +208,4 @@ def test_the_non_local_step_averages_what_repeats() -> None:
     assert (out - stripes).square().mean() < 0.3 * (noisy - stripes).square().mean()
     torch.testing.assert_close(step.filter(noisy, members, torch.tensor([0.0])), noisy)
     with torch.autocast("cpu", torch.bfloat16):
-        torch.testing.assert_close(step.filter(noisy, members, torch.tensor([0.2])), out, rtol=0, atol=0.05)
+        torch.testing.assert_close(step.filter(noisy, members, torch.tensor([0.2])), out, rtol=0, atol=0.008)

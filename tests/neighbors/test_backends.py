@@ -34,6 +34,9 @@ def inputs(matching: Matching, b: int, e: int, c: int, h: int, w: int, dtype: to
     return [embedding, values, scale, strength]
 
 
+NAMES = ("out", "fused", "embedding", "values", "scale", "strength")  # of what run gives
+
+
 def run(backend: str, tensors: list[Tensor], k: int, matching: Matching, **options: str) -> list[Tensor]:
     """Result, result without gradients, and the gradients."""
     leaves = [t.clone().requires_grad_() for t in tensors]
@@ -46,7 +49,7 @@ def run(backend: str, tensors: list[Tensor], k: int, matching: Matching, **optio
 
 
 def assert_equal(ours: list[Tensor], judge: list[Tensor], tolerance: float) -> None:
-    for name, a, b in zip(("out", "fused", "embedding", "values", "scale", "strength"), ours, judge, strict=True):
+    for name, a, b in zip(NAMES, ours, judge, strict=True):
         error = (a - b).abs().max() / b.abs().max().clamp(min=1e-3)
         assert error < tolerance, f"{name}: relative error {error:.1e}"
 
@@ -192,7 +195,7 @@ def test_kernel_gives_the_same_bits_on_any_number_of_threads() -> None:
     finally:
         torch.set_num_threads(before)
     for other in results[1:]:
-        for name, a, b in zip(("out", "fused", "embedding", "values"), results[0], other, strict=False):
+        for name, a, b in zip(NAMES, results[0], other, strict=True):
             assert torch.equal(a, b), name
 
 

@@ -6,6 +6,7 @@ import copy
 import io
 import itertools
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import pytest
@@ -208,6 +209,22 @@ def test_normalisation_by_query_does_not_see_the_scale_of_the_embedding() -> Non
     x = torch.rand(1, 3, 20, 20)
     torch.testing.assert_close(block(x, match_on=30 * x), block(x, match_on=100 * x), atol=1e-4, rtol=1e-4)
     assert torch.isfinite(block(x, match_on=torch.ones(1, 3, 20, 20))).all()
+
+
+def test_a_temperature_without_limit_does_not_turn_gradients_into_rounding() -> None:
+    """Gradients of logits of 1e13 were rounding times 1e13; those of the same choice with bounded ones are right."""
+    gradients = []
+    for dtype in (torch.float32, torch.float64):
+        torch.manual_seed(0)
+        block = N3Block2d(4, 3, 4, 2, 5, options="reference-2018", features=8).to(dtype)
+        net: Any = block.temperature
+        net[-1].bias.data.fill_(-28)
+        x = torch.randn(1, 4, 20, 20, generator=torch.Generator().manual_seed(1)).to(dtype).requires_grad_()
+        block(x).square().sum().backward()
+        assert x.grad is not None
+        gradients.append(x.grad.double())
+    error = (gradients[0] - gradients[1]).norm() / gradients[1].norm()
+    assert error < 0.01
 
 
 def test_second_derivatives_of_the_set_block() -> None:

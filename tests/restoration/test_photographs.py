@@ -15,7 +15,8 @@ from n3net.errors import UserError
 from n3net.evaluation import real as protocol
 from n3net.models import Denoiser, create
 from n3net.noise.curve import estimate_curve, known_map, measure, noise_map
-from n3net.restoration.photographs import default_weights, denoise_photograph, is_for_photographs, photo_denoiser_for
+from n3net.restoration.denoising import is_for_photographs
+from n3net.restoration.photographs import denoise_photograph, photo_denoiser_for
 from n3net.weights import save
 
 Array = np.ndarray[Any, Any]
@@ -149,16 +150,21 @@ def test_a_network_for_photographs_needs_one_pass(channels: int) -> None:
 
 def test_which_weights_are_for_photographs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("N3NET_WEIGHTS", str(tmp_path))
-    monkeypatch.setattr("n3net.weights.store.SHIPPED", tmp_path / "none")
     for name, task in (("color", "gaussian"), ("photo", "photo")):
-        assert default_weights(gray=False) == "color"
-        assert default_weights(gray=True) == "gray"
         model = create("dncnn-6", channels=3, noise_map=True, depth=2, features=4)
         save(tmp_path / f"{name}.safetensors", model, {"training": {"task": task}})
-    assert default_weights(gray=False) == default_weights(gray=True) == "photo"
     assert is_for_photographs(photo_denoiser_for(None, gray=True))
     assert not is_for_photographs(photo_denoiser_for("color", gray=False))
     assert not is_for_photographs(create("dncnn-6"))
+
+
+def test_a_calm_photograph_has_no_more_noise_than_its_calmest_patches() -> None:
+    """Fine texture in most of a picture is no noise where the rest, of any brightness, has none."""
+    y, x = np.mgrid[:240, :320]
+    texture = 0.5 + 0.3 * np.sin(x / 2.1) * np.sin(y / 1.7)
+    calm = np.where(y < 80, 0.2 + 0.5 * x / 320 + 1e-3 * np.random.default_rng(0).standard_normal(x.shape), texture)
+    assert 255 * estimate_curve(calm).sigmas.max() < 5
+    assert 255 * estimate_curve(calm + 0.05 * np.random.default_rng(1).standard_normal(x.shape))(0.5) > 10
 
 
 def test_known_noise_is_what_an_estimate_would_find() -> None:

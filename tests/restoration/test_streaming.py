@@ -206,19 +206,21 @@ def test_small_images_and_small_tiles() -> None:
     assert tile_for(N3Net(), 5000, 5000, 500) == TileSize(500, 500)
 
 
-@pytest.mark.parametrize("options", ["paper", N3Options(border="clip", temperature_at="mean")])
-def test_wide_images_are_cut_into_strips(options: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    net, x = small_n3net(options=options), image(70, 409, dtype=torch.float32)
+@pytest.mark.parametrize(
+    ("options", "fold"), [("paper", 1), (N3Options(border="clip", temperature_at="mean"), 1), ("paper", 2)]
+)
+def test_wide_images_are_cut_into_strips(options: Any, fold: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    net, x = small_n3net(options=options, fold=fold, patch_size=6, stride=3), image(70, 409, dtype=torch.float32)
     assert len(split(net, 70, 409)) == 1
     per_column = streaming.MAP_MEMORY // widest_image(net)
-    monkeypatch.setattr(streaming, "MAP_MEMORY", 150 * per_column)
+    monkeypatch.setattr(streaming, "MAP_MEMORY", 150 // fold * per_column)
     strips = split(net, 70, 409)
     assert len(strips) == 3
     assert all(s.core[0] == s.crop[0] == slice(0, 70) for s in strips)
     pixels, out, seen = x[0].permute(1, 2, 0).numpy(), np.full((70, 409, 1), np.nan, np.float32), []
     run(net, (70, 409), lambda part: [pixels[part]], out.__setitem__, tile=64, progress=lambda *p: seen.append(p))
     with torch.inference_mode():
-        np.testing.assert_allclose(out, net(x)[0].permute(1, 2, 0).numpy(), atol=2e-6)
+        np.testing.assert_allclose(out, net(x)[0].permute(1, 2, 0).numpy(), atol=2e-6, rtol=2e-6)
     assert seen == sorted(seen)
     assert seen[-1][0] == seen[-1][1]
 
@@ -239,9 +241,9 @@ def model(name: str, **changes: Any) -> Any:
 
 @pytest.mark.usefixtures("torch_convolutions")
 @pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("relative", [False, True])
-def test_denoisers(channels: int, relative: bool) -> None:
-    denoiser: Denoiser = model("n3net", channels=channels, noise_map=True, relative=relative)
+@pytest.mark.parametrize(("relative", "fold"), [(False, 1), (True, 1), (True, 2), (False, 3)])
+def test_denoisers(channels: int, relative: bool, fold: int) -> None:
+    denoiser: Denoiser = model("n3net", channels=channels, noise_map=True, relative=relative, fold=fold)
     x = image(91, 77, channels=channels, dtype=torch.float32)
     levels = 10 + 40 * image(91, 77, dtype=torch.float32)
     pixels = x[0].permute(1, 2, 0).numpy().reshape(91, 77, channels)[..., 0 if channels == 1 else slice(None)]
@@ -250,7 +252,7 @@ def test_denoisers(channels: int, relative: bool) -> None:
             whole = denoiser(x, sigma)[0].permute(1, 2, 0).numpy().reshape(pixels.shape)
         given = sigma if isinstance(sigma, float) else sigma[0, 0].numpy()
         for tile in (32, None):
-            np.testing.assert_allclose(n3net.denoise(pixels, given, denoiser, tile=tile), whole, atol=2e-6)
+            np.testing.assert_allclose(n3net.denoise(pixels, given, denoiser, tile=tile), whole, atol=2e-6, rtol=2e-6)
 
 
 def test_denoisers_with_the_kernels_convolutions() -> None:
@@ -262,6 +264,24 @@ def test_denoisers_with_the_kernels_convolutions() -> None:
         whole = denoiser(x, 25.0)[0].permute(1, 2, 0).numpy()
     for tile in (32, 50, None):
         np.testing.assert_allclose(n3net.denoise(pixels, 25.0, denoiser, tile=tile), whole, atol=2e-5)
+
+
+def test_a_folded_network_is_the_network_of_the_folded_image() -> None:
+    net = small_n3net(in_channels=2, out_channels=1, fold=2).double()
+    x = image(61, 44, channels=2)
+    rows = torch.cat([x, x[:, :, -1:]], 2)  # an even number of them
+    parts = torch.stack([rows[:, :, y::2, z::2] for y in (0, 1) for z in (0, 1)], 2).flatten(1, 2)  # (1, 8, 31, 22)
+    with torch.inference_mode():
+        inner = net.compose(lambda module, *maps: module(*maps), parts)  # (1, 4, 31, 22)
+        out = net(x)
+    for i, (y, z) in enumerate(((0, 0), (0, 1), (1, 0), (1, 1))):
+        rows = out[:, 0, y::2, z::2]
+        torch.testing.assert_close(rows, inner[:, i, : rows.shape[1]])
+
+
+def test_a_folded_network_on_an_image_with_few_patches() -> None:
+    denoiser: Denoiser = model("n3net", fold=2, noise_map=True)
+    assert n3net.denoise(np.full((9, 7), 0.5, np.float32), 25.0, denoiser).shape == (9, 7)
 
 
 @pytest.mark.usefixtures("torch_convolutions")

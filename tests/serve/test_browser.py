@@ -203,6 +203,24 @@ def test_drop_preview_slider_zoom_and_swap(page: Page) -> None:
     page.wait(lambda: float(canvas.get_attribute("data-zoom")) == 1, "single pixels")
 
 
+def test_two_fingers_zoom_where_they_are(page: Page) -> None:
+    page.add({"small.png": photo(300, 200)})
+    page.wait(lambda: page.told() == "previewed", "a preview")
+    canvas = page.one("canvas.viewer")
+    zoom, box = float(canvas.get_attribute("data-zoom")), canvas.rect
+    x, y = box["x"] + box["width"] / 4, box["y"] + box["height"] / 2
+
+    def touch(kind: str, *fingers: float) -> None:
+        points = [{"x": x + dx, "y": y, "id": i} for i, dx in enumerate(fingers)]
+        page.driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    touch("touchStart", -20, 20)
+    for second in (30, 45, 60, 80):
+        touch("touchMove", -20, second)
+    touch("touchEnd")
+    page.wait(lambda: float(canvas.get_attribute("data-zoom")) == pytest.approx(2.5 * zoom, rel=0.05), "a pinch")
+
+
 def test_side_by_side_shows_the_same_place_in_both(page: Page) -> None:
     """What was not restored is shown as it is: without a preview, both halves have the same pixels."""
     page.driver.execute_cdp_cmd("Network.enable", {})

@@ -12,6 +12,7 @@ from PIL import Image
 
 from n3net.checking import from_mapping
 from n3net.errors import UserError
+from n3net.models import create
 from n3net.tasks import task_class
 from n3net.tasks.images import missing_psnr, squared_error
 from n3net.training.config import load
@@ -48,7 +49,10 @@ def test_configs_are_whole(name: str) -> None:
     pytest.importorskip("yaml")
     config = load(name)
     kind = task_class(config.task)
-    from_mapping(kind.Options, config.data, "data")
+    assert isinstance(from_mapping(kind.Options, config.data, "data"), kind.Options)
+    with torch.device("meta"):
+        net = create(**config.model)
+    assert sum(p.numel() for p in net.parameters()) > 5000
 
 
 @pytest.mark.parametrize("name", NAMES)

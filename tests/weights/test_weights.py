@@ -333,6 +333,8 @@ def test_a_server_without_ranges_starts_again(server: str, directory: Path) -> N
     (directory / "authors-sigma25.t7.part").write_bytes(b"1234")
     Server.knows_ranges = False
     fetching.fetch("authors-sigma25", base=server)
+    assert [p.name for p in directory.iterdir()] == ["authors-sigma25.safetensors"]
+    assert n3net.load("authors-sigma25").record["training"]["sigma"] == 25
 
 
 def test_a_wrong_file_is_refused(server: str, directory: Path) -> None:

@@ -14,10 +14,10 @@ from n3net.bench.measure import command_seconds, timed
 from n3net.jobs.denoising import Denoise
 from n3net.jobs.manifest import Item, Manifest
 from n3net.jobs.one import Call
+from n3net.jobs.operation import Pictures
 from n3net.jobs.planning import Job
 from n3net.jobs.processes import Child
 from n3net.jobs.records import Record, stamp
-from n3net.jobs.tasks import Pictures
 from n3net.jobs.work import Files, do
 
 SIDE = 512
@@ -52,10 +52,10 @@ def overhead() -> Round:
     (job,) = _files(folder, 1)
     call = _call(folder)
     child = Child(call, torch.get_num_threads())
-    task: Any = call.task
+    operation: Any = call.operation
 
     def plain() -> None:
-        do(job, task.work, task.files, lambda *_: None)
+        do(job, operation.work, operation.files, lambda *_: None)
 
     plain()
     _done(child, job)

@@ -168,6 +168,12 @@ FIGURES = (
         least=3,
     ),
     Figure(
+        "pruned_over_faiss",
+        "the 128 nearest of 100,000 items for 2,000 queries: n3net / FAISS, its index for exact search",
+        1.0,
+        sets.pruned_over_faiss,
+    ),
+    Figure(
         "pruned_memory_mib",
         "nearest, 2,000 queries of 100,000 items, the 128 nearest kept, memory beyond the input (MiB)",
         500,

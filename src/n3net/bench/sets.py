@@ -9,7 +9,10 @@ from torch import Tensor
 
 from n3net.bench.harness import Round, Sample
 from n3net.bench.measure import peak_memory, ratio
+from n3net.errors import UserError
 from n3net.neighbors.nearest import nearest
+from n3net.neighbors.problem import Choice, Sets
+from n3net.neighbors.pruning import nearest_items
 from n3net.selection import select
 
 QUERIES, CANDIDATES, ITEMS, CHANNELS, K = 10_000, 64, 100_000, 32, 7
@@ -68,6 +71,27 @@ def pruned(queries: int = 2_000) -> Callable[[], Tensor]:
             return nearest(items[:, :queries], items, K, keep=128)
 
     return call
+
+
+def pruned_over_faiss(queries: int = 2_000) -> Round:
+    """The search for the nearest 128 items against that of the library FAISS, its index for exact search."""
+    try:
+        import faiss
+    except ImportError as error:
+        raise UserError("needs the library FAISS: pip install faiss-cpu") from error
+    torch.manual_seed(0)
+    faiss.omp_set_num_threads(torch.get_num_threads())
+    items = torch.randn(1, ITEMS, CHANNELS)
+    scale = torch.ones(1, queries)
+    choice = Choice(k=K, scale=scale, strength=scale)
+    problem = Sets(queries=items[:, :queries], items=items, values=items, choice=choice)
+
+    def by_faiss() -> None:
+        index = faiss.IndexFlatL2(CHANNELS)
+        index.add(items[0].numpy())
+        index.search(items[0, :queries].numpy(), 128)
+
+    return ratio("n3net", lambda: nearest_items(problem, 128), "FAISS", by_faiss)
 
 
 def pruned_memory() -> Round:

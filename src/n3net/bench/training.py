@@ -54,7 +54,8 @@ class _Of2018(GaussianDenoising):
 
 def config_step(crop: int, *overrides: str, task: type[GaussianDenoising] = GaussianDenoising) -> Callable[[], None]:
     """A step of the trainer itself on a batch of made-up images: loss, gradient, optimizer, averaged weights."""
-    from n3net.training.loop import Trainer, fabric_of
+    from n3net.training.company import fabric_of
+    from n3net.training.loop import Trainer
 
     folder = temporary_folder()
     for name in ("train.png", "validation.png"):

@@ -16,8 +16,8 @@ from n3net.io.remote import is_remote
 if TYPE_CHECKING:
     from n3net.jobs.batch import Place
     from n3net.jobs.manifest import Manifest, Sorted
+    from n3net.jobs.operation import Operation
     from n3net.jobs.records import Record
-    from n3net.jobs.tasks import Task
 
 SHOWN = 10  # files whose change is told one by one
 
@@ -93,7 +93,7 @@ class Batching:
 
 def run(
     jobs: Sequence[Any],
-    task: Task[Any],
+    operation: Operation[Any],
     options: Batching,
     folder: Path | None,
     *,
@@ -103,7 +103,7 @@ def run(
     """Do all jobs of a command, and say what was done with each.
 
     Args:
-        jobs, task: what to do.
+        jobs, operation: what to do.
         options: where, and what is left out.
         folder: that the outputs are in, if they have one of their own.
         force: whether outputs that exist are replaced.
@@ -119,12 +119,12 @@ def run(
     if options.retry_failed and not options.resume:
         raise UserError("--retry-failed is about what a manifest says; give --resume, too")
     manifest = options.manifest_in(folder)
-    mine = _share(jobs, task, options.shard, folder)
-    sorted_out = _left(mine, task, options, manifest, force)
-    weights = tuple(task.weights().items()) if options.ray is not None else ()
+    mine = _share(jobs, operation, options.shard, folder)
+    sorted_out = _left(mine, operation, options, manifest, force)
+    weights = tuple(operation.weights().items()) if options.ray is not None else ()
     if manifest is not None:
-        manifest.begin(task)
-    call = Call(task, manifest, shared=options.given, weights=weights)
+        manifest.begin(operation)
+    call = Call(operation, manifest, shared=options.given, weights=weights)
     waiting = [replace(item, index=index) for index, item in enumerate(sorted_out.waiting)]
     failed = list(sorted_out.failed)
     if waiting:
@@ -135,42 +135,44 @@ def run(
                     failed.append(record)
                 else:
                     typer.echo(printable(record), err=record.target == STDOUT)
-    _sum_up(failed, len(mine), task, len(sorted_out.failed))
+    _sum_up(failed, len(mine), operation, len(sorted_out.failed))
     return not failed
 
 
 STDOUT = "standard output"
 
 
-def _share(jobs: Sequence[Any], task: Task[Any], shard: str | None, folder: Path | None) -> Sequence[Any]:
+def _share(jobs: Sequence[Any], operation: Operation[Any], shard: str | None, folder: Path | None) -> Sequence[Any]:
     from n3net.jobs.records import name_from
     from n3net.jobs.shards import Shard
 
     if shard is None:
         return jobs
     share = Shard.parse(shard)
-    outputs = {id(job): task.output(job) for job in jobs}
+    outputs = {id(job): operation.output(job) for job in jobs}
     names = {key: name_from(path, folder) if folder is not None else str(path) for key, path in outputs.items() if path}
     mine = [job for job in jobs if share.has(names.get(id(job), job.name))]
-    typer.echo(f"share {share.number} of {share.count}: {len(mine)} of {len(jobs)} {task.what}")
+    typer.echo(f"share {share.number} of {share.count}: {len(mine)} of {len(jobs)} {operation.what}")
     return mine
 
 
-def _left(jobs: Sequence[Any], task: Task[Any], options: Batching, manifest: Manifest | None, force: bool) -> Sorted:
+def _left(
+    jobs: Sequence[Any], operation: Operation[Any], options: Batching, manifest: Manifest | None, force: bool
+) -> Sorted:
     """What is to be done, and what is to be said about the rest."""
     from n3net.jobs.manifest import Item, Sorted, sort_out
     from n3net.jobs.records import stamp
 
     if options.resume and manifest is not None:
-        found = sort_out(jobs, task, manifest, force=force, retry=options.retry_failed)
+        found = sort_out(jobs, operation, manifest, force=force, retry=options.retry_failed)
     else:
-        found = Sorted([Item(i, job, force, stamp(task.output(job))) for i, job in enumerate(jobs)])
+        found = Sorted([Item(i, job, force, stamp(operation.output(job))) for i, job in enumerate(jobs)])
     if options.skip_existing:
         waiting = [item for item in found.waiting if item.before is None or item.job.name in found.changed]
         found.done += len(found.waiting) - len(waiting)
         found.waiting = waiting
     if found.done:
-        typer.echo(f"{found.done} of {len(jobs)} {task.what} are done already")
+        typer.echo(f"{found.done} of {len(jobs)} {operation.what} are done already")
     for name, reason in list(found.changed.items())[:SHOWN]:
         typer.echo(printable(f"{name}: again, {reason}"))
     if len(found.changed) > SHOWN:
@@ -178,12 +180,12 @@ def _left(jobs: Sequence[Any], task: Task[Any], options: Batching, manifest: Man
     return found
 
 
-def _sum_up(failed: Sequence[Record], count: int, task: Task[Any], before: int) -> None:
+def _sum_up(failed: Sequence[Record], count: int, operation: Operation[Any], before: int) -> None:
     def complain(line: str) -> None:
         typer.echo(f"n3net: {printable(line)}", err=True)
 
     if failed and count > 1:
-        complain(f"{len(failed)} of {count} {task.what} failed:")
+        complain(f"{len(failed)} of {count} {operation.what} failed:")
     for record in failed:
         complain(f"{record.source}: {record.error}")
     if before:

@@ -38,11 +38,13 @@ def command(
         typer.Option(
             min=0,
             callback=finite,
-            help="Noise level, in gray levels of 0..255 for any type of file but raw ones. (default: estimated)",
+            help="Level of white noise, in gray levels of 0..255 for any type of file but raw ones. "
+            "(default: estimated)",
         ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="Weights by name or file. (default: 'gray', 'color' or 'raw', as the image is)")
+        str | None,
+        typer.Option(help="Weights by name or file. (default: 'photo', 'gray', 'color' or 'raw', as the image is)"),
     ] = None,
     force: Force = False,
     compare: Annotated[
@@ -59,8 +61,11 @@ def command(
     real: Annotated[
         bool,
         typer.Option(
-            "--real", help="Photographs: noise that depends on intensity and is not white, as cameras make it."
+            "--real", help="The noise is a camera's: it depends on brightness, and neighbouring pixels share it."
         ),
+    ] = False,
+    white_noise: Annotated[
+        bool, typer.Option("--white-noise", help="The noise is white. (default: the image is looked at)")
     ] = False,
     strength: Annotated[
         float,
@@ -99,6 +104,9 @@ def command(
 ) -> None:
     """Remove noise from PNG, JPEG, TIFF, WebP and BMP files; metadata, alpha and bit depth stay as they are.
 
+    Whether the noise is white or that of a camera is seen from each image, and said; --sigma, --white-noise and --real
+    decide by hand.
+
     Raw files of cameras (DNG, CR2, NEF, ARW ...) are denoised before they are developed, and become TIFF, JPEG, PNG or
     DNG files.
 
@@ -108,7 +116,7 @@ def command(
 
     n3net denoise noisy.png -o out.png --compare picture.png --reference clean.png
 
-    n3net denoise --real phone.jpg --strength 0.8
+    n3net denoise phone.jpg --strength 0.8
 
     n3net denoise night.dng -o night.jpg
 
@@ -121,7 +129,7 @@ def command(
     from n3net.jobs.denoising import Denoise
     from n3net.jobs.work import Files
 
-    work = Denoise(model, sigma, real, noise, bayer, auto_bright, strength, best, tile, device)
+    work = Denoise(model, sigma, real, white_noise, noise, bayer, auto_bright, strength, best, tile, device)
     files = Files(force, compare, reference, quality, white, max_megapixels)
     jobs = plan(inputs, output, work, files, raw=True)
     _refuse_unused(
@@ -130,6 +138,7 @@ def command(
         for_others={
             "--sigma": sigma is not None,
             "--real": real,
+            "--white-noise": white_noise,
             "--best": best,
             "--white": white is not None and reference is None,
         },

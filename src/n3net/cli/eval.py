@@ -192,10 +192,10 @@ def real(
     """
     from n3net.evaluation import real as protocol
     from n3net.evaluation.report import check_targets, write
-    from n3net.restoration.photographs import default_weights
+    from n3net.restoration.denoising import PHOTO
 
     check_targets((json, markdown), force)
-    model = default_weights(gray=False) if model is None else model
+    model = PHOTO if model is None else model
     found = protocol.pairs(data, limit)
     with progress_bar() as bar:
         task = bar.add_task("", total=len(found))
@@ -203,6 +203,51 @@ def real(
     report = protocol.report(rows, model)
     table = protocol.markdown(report)
     typer.echo(table)
+    if json:
+        write(json, report, force)
+    if markdown:
+        write(markdown, table, force)
+
+
+@app.command()
+def choice(
+    data: Annotated[Path, typer.Option(help="Directory of images without noise.")],
+    sigma: Annotated[
+        list[float], typer.Option(help="Of white noise, in gray levels. Repeatable.", show_default="5 10 25 50")
+    ] = [5.0, 10.0, 25.0, 50.0],  # noqa: B006
+    photographs: Annotated[
+        Path | None, typer.Option(help="Directory with pairs of photographs, NAME_real and NAME_mean.")
+    ] = None,
+    harmless: Annotated[int, typer.Option(min=0, help="Images whose result without noise is looked at.")] = 10,
+    json: Json = None,
+    markdown: Markdown = None,
+    limit: Limit = None,
+    seed: Seed = 0,
+    force: Force = False,
+) -> None:
+    """Let 'n3net denoise' tell white noise from that of cameras, and count how often it is right.
+
+    n3net eval choice --data CBSD68 --photographs CC15
+    """
+    from n3net.evaluation import choice as protocol
+    from n3net.evaluation.images import image_set
+    from n3net.evaluation.real import pairs
+    from n3net.evaluation.report import check_targets, write
+
+    check_targets((json, markdown), force)
+    images, found = image_set(data, limit), [] if photographs is None else pairs(photographs, limit)
+    with progress_bar() as bar:
+        task = bar.add_task("", total=protocol.count(images, sigma, found, harmless))
+
+        def step(what: str) -> None:
+            bar.update(task, advance=1, description=what)
+
+        rows = protocol.evaluate(images, sigma, found, harmless=harmless, seed=seed, progress=step)
+    report = protocol.report(rows)
+    table = protocol.markdown(report)
+    typer.echo(table)
+    for rule, how in protocol.PROTOCOL.items():
+        typer.echo(f"{rule}: {how}")
     if json:
         write(json, report, force)
     if markdown:
@@ -344,6 +389,7 @@ def correspondence(
     from n3net.correspondence import estimators
     from n3net.correspondence.filtering import MODEL
     from n3net.evaluation import correspondence as protocol
+    from n3net.evaluation import pose_report
     from n3net.evaluation.report import check_targets, write
     from n3net.weights import available
 
@@ -364,8 +410,8 @@ def correspondence(
             rows += protocol.evaluate(
                 methods, pairs, chosen, lambda what: bar.update(task, advance=1, description=what)
             )
-    report = protocol.report(rows, methods, networks[0].name)
-    table = f"{protocol.markdown(report['results'])}\n\n{protocol.markdown_differences(report['differences'])}"
+    report = pose_report.report(rows, methods, networks[0].name)
+    table = f"{pose_report.markdown(report['results'])}\n\n{pose_report.markdown_differences(report['differences'])}"
     typer.echo(table)
     if json:
         write(json, report, force)

@@ -81,7 +81,7 @@ def command(
     counts = f"{content['matches']} matches, {content['kept']} kept, {content['inliers']} agree"
     typer.echo(f"{matches} -> {target}  {counts}, {result.seconds['scoring']:.2f} s of scoring")
     if result.pose is not None:
-        from n3net.jobs.matching import describe
+        from n3net.correspondence.results import describe
 
         typer.echo(f"  pose: {describe(result.pose)}")
     for note in notes:

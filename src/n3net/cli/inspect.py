@@ -62,10 +62,10 @@ def command(
     net = load(model)
     if not isinstance(net, (Denoiser, Upscaler)):
         raise UserError(f"{model}: only networks for images can be inspected, of denoising and super-resolution")
-    channels = int(getattr(net, "channels", 1))
+    channels = net.channels
     images = image_set(image, limit) if image.is_dir() else ImageSet(image.parent.name, (image,))
     level = noise if sigma is None else sigma
-    if getattr(net, "noise_map", False) and level is None:
+    if isinstance(net, Denoiser) and net.noise_map and level is None:
         raise UserError(f"{model} is told the noise level: give --sigma, or --noise to add some")
     if isinstance(net, Upscaler) and factor is None:
         raise UserError(f"{model} is for super-resolution: give --factor, by which the image is downscaled first")

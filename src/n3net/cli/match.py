@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
+from os.path import commonpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -98,9 +99,9 @@ def command(
 
     n3net match --pairs pairs.txt -o out/ --focal 1200 --database out/database.db
 
-    Written are matches.npz and matches.json (scores, which are kept, pose, essential matrix), and matches.png (kept
-    matches green, rejected ones red). Where nothing is said about the cameras, EXIF data is used, or else the focal
-    length is taken as the longer side of the image.
+    Written are matches.npz and matches.json (scores, which are kept, pose, essential matrix), and matches.png (matches
+    that agree with the pose green, other kept ones amber, rejected ones red). Where nothing is said about the cameras,
+    EXIF data is used, or else the focal length is taken as the longer side of the image.
 
     Exit code: 0 all done, 1 some pairs failed (the others are done), 2 wrong usage, 130 interrupted.
     """
@@ -124,7 +125,7 @@ def command(
         pycolmap()  # or say now that it is not there
     drawn = pairs is None if picture is None else picture
     pixels = int(max_megapixels * 1e6)
-    task = Match(model, estimator, threshold, limit, mutual, cameras, device, drawn, pixels)
+    task = Match(model, estimator, threshold, limit, mutual, cameras, device, drawn, pixels, many=pairs is not None)
     task.begin()
     folder = jobs[0].target.parent
     if pairs is not None:
@@ -150,7 +151,9 @@ def _jobs(photos: Sequence[Path], pairs: Path | None, images: Path | None, outpu
         if len(photos) != 2:
             raise UserError(f"expected two images, got {len(photos)}; many pairs go into a file for --pairs")
         target = output or Path(f"{photos[0].stem}-{photos[1].stem}-matches")
-        return [Pair((str(photos[0]), str(photos[1])), Path(), target / "matches")]
+        base = _common_folder(photos)
+        first, second = (str(path.relative_to(base)) for path in photos)
+        return [Pair((first, second), base, target / "matches")]
     if photos:
         raise UserError("give two images, or --pairs, not both")
     target = output or pairs.with_name(f"{pairs.stem}-matches")
@@ -163,6 +166,14 @@ def _jobs(photos: Sequence[Path], pairs: Path | None, images: Path | None, outpu
             raise UserError(f"{first} {second} and {' '.join(other)} would both be written to {stem}; rename one image")
         jobs[first, second] = Pair((first, second), images or pairs.parent, target / stem)
     return list(jobs.values())
+
+
+def _common_folder(paths: Sequence[Path]) -> Path:
+    """What all names can be said relative to."""
+    try:
+        return Path(commonpath([path.parent for path in paths]))
+    except ValueError:  # one is absolute, the other is not
+        return Path()
 
 
 def read_pairs(path: Path) -> list[tuple[str, str]]:

@@ -74,8 +74,8 @@ def run(
         options: where, and what is left out.
         jobs: what :func:`plan` gave, if that was called before.
     """
+    from n3net.jobs.operation import Pictures
     from n3net.jobs.planning import folder_of
-    from n3net.jobs.tasks import Pictures
 
     jobs = plan(inputs, output, work, files) if jobs is None else jobs
     if options.given and any(job.source is None or job.target is None for job in jobs):
@@ -83,9 +83,9 @@ def run(
     apart = len(jobs) > 1
     files = replace(files, apart=apart and options.here)
     files.truth  # noqa: B018  (refused at once where it cannot be read)
-    task, folder = Pictures(work, files), folder_of(inputs, output, work.suffix, len(jobs))
+    operation, folder = Pictures(work, files), folder_of(inputs, output, work.suffix, len(jobs))
     sizes = [_pixels(job.source, apart) for job in jobs] if len(jobs) <= MEASURED else []
-    if not batches.run(jobs, task, options, folder, force=files.force, sizes=sizes):
+    if not batches.run(jobs, operation, options, folder, force=files.force, sizes=sizes):
         raise typer.Exit(1)
 
 

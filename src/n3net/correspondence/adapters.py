@@ -30,6 +30,7 @@ from n3net.io.isolation import WorkerError, isolated
 Array = npt.NDArray[Any]
 Model = str | Path | nn.Module | None
 
+SQUARE = 0.01  # difference of the focal lengths along rows and columns up to which pixels are taken for squares
 CORNER = 0.5  # COLMAP's coordinates begin at the corner of the first pixel, ours in its centre
 
 
@@ -141,8 +142,10 @@ class Counts:
 def write_database(path: str | Path, results: Iterable[Matches], force: bool = False) -> int:
     """Write a COLMAP database with images, cameras, keypoints, kept matches and verified two-view geometries.
 
-    The cameras are as they were used; COLMAP's mapper can refine them. Images are told apart by name and must have the
-    same keypoints in all results. Pairs are stored in the order of COLMAP's numbers of their images.
+    Images whose camera is known to be the same, of the same K and size, share one; others have one each. Lenses are
+    radial (SIMPLE_RADIAL, or OPENCV where pixels are not squares) with no distortion to begin with, which COLMAP's
+    mapper refines, and the focal length is marked as known where it is. Images are told apart by name and must have
+    the same keypoints in all results. Pairs are stored in the order of COLMAP's numbers of their images.
 
     Returns:
         Pairs written.
@@ -150,12 +153,13 @@ def write_database(path: str | Path, results: Iterable[Matches], force: bool = F
     count = 0
     with _new_database(Path(path), force) as database:
         images: dict[str, tuple[int, View]] = {}
+        cameras: dict[Any, tuple[Any, int]] = {}
         pairs: set[tuple[int, int]] = set()
         for matches in results:
             numbers = []
             for view in matches.views:
                 if view.name not in images:
-                    images[view.name] = (_add_image(database, view), view)
+                    images[view.name] = (_add_image(database, view, cameras), view)
                 number, known = images[view.name]
                 if not np.array_equal(known.keypoints, view.keypoints):
                     raise UserError(f"{view.name}: its keypoints are not the same in all pairs; match them in one run")
@@ -264,25 +268,37 @@ def _new_database(path: Path, force: bool, template: Path | None = None) -> Iter
                 journal.unlink(missing_ok=True)
 
 
-def _add_image(database: Any, view: View) -> int:
-    """An image with a camera of its own, as COLMAP's rigs and frames want it."""
+def _add_image(database: Any, view: View, cameras: dict[Any, tuple[Any, int]]) -> int:
+    """An image, a frame of its camera's rig as COLMAP wants it; cameras that are known are shared."""
     colmap = pycolmap()
-    k = view.camera.k
-    params = [k[0, 0], k[1, 1], k[0, 2] + CORNER, k[1, 2] + CORNER]
-    camera = colmap.Camera(model="PINHOLE", width=view.size[0], height=view.size[1], params=params)
-    camera.has_prior_focal_length = view.camera.known
-    camera.camera_id = database.write_camera(camera)
+    key = (view.size, np.round(view.camera.k, 6).tobytes()) if view.camera.known else view.name
+    if key not in cameras:
+        camera = _camera(view)
+        camera.camera_id = database.write_camera(camera)
+        rig = colmap.Rig()
+        rig.add_ref_sensor(camera.sensor_id)
+        cameras[key] = camera, database.write_rig(rig)
+    camera, rig_id = cameras[key]
     image = colmap.Image(name=view.name, camera_id=camera.camera_id)
     image.image_id = database.write_image(image)
-    rig = colmap.Rig()
-    rig.add_ref_sensor(camera.sensor_id)
-    rig.rig_id = database.write_rig(rig)
     frame = colmap.Frame()
-    frame.rig_id = rig.rig_id
+    frame.rig_id = rig_id
     frame.add_data_id(image.data_id)
     database.write_frame(frame)
     database.write_keypoints(image.image_id, np.ascontiguousarray(view.keypoints + CORNER, np.float32))
     return int(image.image_id)
+
+
+def _camera(view: View) -> Any:
+    k = view.camera.k
+    center = [k[0, 2] + CORNER, k[1, 2] + CORNER]
+    if abs(k[0, 0] / k[1, 1] - 1) <= SQUARE:
+        model, params = "SIMPLE_RADIAL", [(k[0, 0] + k[1, 1]) / 2, *center, 0]
+    else:
+        model, params = "OPENCV", [k[0, 0], k[1, 1], *center, 0, 0, 0, 0]
+    camera = pycolmap().Camera(model=model, width=view.size[0], height=view.size[1], params=params)
+    camera.has_prior_focal_length = view.camera.known
+    return camera
 
 
 def _add_pair(database: Any, first: int, second: int, index: Array, result: Filtered) -> None:

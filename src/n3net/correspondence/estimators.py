@@ -45,6 +45,12 @@ class Pose:
     inliers: npt.NDArray[np.bool_]
     motion: Motion = "general"
 
+    @property
+    def center(self) -> Array:
+        """Where the second camera is, (3,), in the coordinates of the first: x right, y down, z ahead; -R' t."""
+        found: Array = -self.rotation.T @ self.translation + 0.0  # no -0
+        return found
+
 
 Estimator = Callable[[Array, Array, float], "tuple[Array, Array, Array] | None"]
 
@@ -72,9 +78,9 @@ def check(method: str) -> None:
     """Say so if there is no such estimator, or its library is not installed."""
     if method not in ESTIMATORS:
         raise UserError(f"there is no estimator {method!r}; there are {', '.join(ESTIMATORS)}")
+    opencv()
     if method not in available():
-        extra = "poselib" if method == "poselib" else "match"
-        raise UserError(f"the estimator {method} needs a package: pip install 'n3net[{extra}]'")
+        raise UserError(f"the estimator {method} needs a package: pip install 'n3net[poselib]'")
 
 
 def available() -> list[str]:

@@ -129,7 +129,7 @@ def from_file(path: str | Path, size: tuple[int, int] | None = None, name: str =
         raise UserError(f"{path}: {error.strerror or error}") from None
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError) as error:
         raise UserError(f"{path}: no K in it ({error}); expected 3 x 3 numbers as JSON, npy, npz or text") from None
-    found = from_matrix(value, f"{path}, lens distortion not corrected" if distorted else str(path))
+    found = from_matrix(value, f"{path.name}, lens distortion not corrected" if distorted else path.name)
     return found if size is None or stated is None else resized(found, stated, size)
 
 
@@ -190,6 +190,11 @@ class Cameras:
             raise UserError(
                 f"the camera of two images was given {len(given[0])} times: expected once, or once for each"
             )
+
+    @property
+    def given(self) -> bool:
+        """Whether anything was said."""
+        return bool(self.files or self.focal or self.fov)
 
     @property
     def differ(self) -> bool:

@@ -1,4 +1,4 @@
-"""A picture of matches: both photographs side by side, kept matches green, rejected ones red."""
+"""A picture of matches: both photographs side by side; green agree with the pose, amber are kept only, red rejected."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ Array = npt.NDArray[Any]
 LONGEST = 1200  # pixels along a side of each photograph
 GAP = 12
 FINE = 2  # lines are drawn this much larger and scaled down, which smooths them
-GREEN, RED = (40, 200, 70), (235, 50, 45)
+GREEN, AMBER, RED = (40, 200, 70), (255, 176, 0), (235, 50, 45)
 CAPTION = 18
 
 
 def draw(matches: Matches, image0: Array, image1: Array) -> Image.Image:
     """The picture.
 
-    Rejected matches are thin and faint, the fainter the more there are; kept ones lie on top.
+    Rejected matches are thin and faint, the fainter the more there are; kept ones lie on top, and above all those that
+    agree with the pose.
     """
     photos = [_photo(image) for image in (image0, image1)]
     scale = [photo.width / view.size[0] for photo, view in zip(photos, matches.views, strict=True)]
@@ -38,7 +39,8 @@ def draw(matches: Matches, image0: Array, image1: Array) -> Image.Image:
     usable = np.isfinite(lines).all(1)
     for chosen, color, width, strength in (
         (usable & ~matches.kept, RED, 1, 0.8),
-        (usable & matches.kept, GREEN, 3, 0.9),
+        (usable & matches.kept & ~matches.inliers, AMBER, 2, 0.9),
+        (usable & matches.inliers, GREEN, 3, 0.9),
     ):
         mask = _mask(size, lines[chosen], width, strength * _fading(int(chosen.sum())))
         sheet.paste(color, (0, 0), mask)
@@ -81,7 +83,10 @@ def _mask(size: tuple[int, int], lines: Array, width: int, strength: float) -> I
 
 def _caption(sheet: Image.Image, matches: Matches, top: int) -> None:
     kept, count = int(matches.kept.sum()), len(matches.kept)
-    agree = "" if matches.pose is None else f"; {int(matches.inliers.sum())} of them agree with the pose"
-    text = f"{count - kept} matches rejected (red), {kept} kept (green){agree}"
+    agree = int(matches.inliers.sum())
+    others = f"kept: {agree} agree with the pose (green), {kept - agree} do not (amber)"
+    text = (
+        f"{count - kept} matches rejected (red), {f'{kept} kept (amber), no pose' if matches.pose is None else others}"
+    )
     pen = ImageDraw.Draw(sheet)
     pen.text((sheet.width / 2, top / 2), text, fill="black", font=ImageFont.load_default(CAPTION), anchor="mm")

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from n3net.correspondence.arrays import read_arrays, write_arrays
 from n3net.correspondence.estimators import Pose
 from n3net.correspondence.filtering import Filtered
+from n3net.correspondence.geometry import pose_error
 from n3net.correspondence.intrinsics import Intrinsics
 from n3net.correspondence.matching import Matches, View
 from n3net.errors import UserError
@@ -19,6 +20,10 @@ from n3net.io.files import writing
 
 Array = npt.NDArray[Any]
 
+MEANING = (
+    "x_cam1 = R x_cam0 + t, t of length 1 as two images do not tell the scale; x right, y down, z ahead; "
+    "centre = -R' t is the second camera's place in the first's coordinates; x1' E x0 = 0 in calibrated ones"
+)
 COLUMNS = ("x0", "y0", "x1", "y1", "score", "kept", "inlier")
 
 
@@ -29,7 +34,7 @@ def filtered_arrays(result: Filtered) -> dict[str, Array]:
     arrays["inliers"] = np.zeros_like(result.kept) if pose is None else pose.inliers
     if pose is not None:
         arrays |= {"rotation": pose.rotation, "translation": pose.translation, "essential": pose.essential}
-        arrays["motion"] = np.array(pose.motion)
+        arrays |= {"center": pose.center, "motion": np.array(pose.motion)}
     return arrays
 
 
@@ -46,10 +51,28 @@ def filtered_document(result: Filtered) -> dict[str, Any]:
             "rotation": pose.rotation.tolist(),
             "translation": pose.translation.tolist(),
             "essential": pose.essential.tolist(),
+            "center": pose.center.tolist(),
             "motion": pose.motion,
-            "meaning": "x_cam1 = R x_cam0 + t, t of unknown length; x1' E x0 = 0 in calibrated coordinates",
+            "words": describe(pose),
+            "meaning": MEANING,
         },
     }
+
+
+def describe(pose: Pose) -> str:
+    """A pose in a line: how far the camera turned, and where it is then."""
+    turn, _ = pose_error(pose.rotation, np.ones(3), np.eye(3), np.ones(3))
+    if pose.motion == "rotation":
+        return f"the second camera is turned by {turn:.1f} degrees, and where the first is"
+    x, y, z = pose.center
+    return f"the second camera is turned by {turn:.1f} degrees, and {x:.2f} right, {y:.2f} down, {z:.2f} ahead"
+
+
+def describe_fully(pose: Pose) -> list[str]:
+    """A pose in lines: the same, R and t as the files have them, and what they mean."""
+    rows = ["  ".join(f"{value:8.5f}" for value in row) for row in (*pose.rotation, pose.translation, pose.center)]
+    names = ("R", "", "", "t", "centre")
+    return [describe(pose), *(f"  {name:6} {row}" for name, row in zip(names, rows, strict=True)), f"  {MEANING}"]
 
 
 def save_npz(path: Path, matches: Matches, force: bool = False) -> None:

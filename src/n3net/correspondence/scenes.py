@@ -60,7 +60,10 @@ class PlacedImage:
 
 
 def undistort(points: Array, distortion: Sequence[float], steps: int = 20) -> Array:
-    """Calibrated points (N, 2) as a lens without distortion would have seen them, by fixed-point iteration."""
+    """Calibrated points (N, 2) as a lens without distortion would have seen them, by fixed-point iteration.
+
+    Not by OpenCV: to be exact it needs more than its five steps, which version 4 and 5 ask for by different names.
+    """
     k1, k2, p1, p2 = distortion
     if not any(distortion):
         return points

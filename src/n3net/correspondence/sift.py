@@ -34,7 +34,7 @@ def opencv() -> Any:
     try:
         import cv2
     except ImportError:
-        raise UserError("this needs OpenCV: pip install 'n3net[match]'") from None
+        raise UserError("matching photographs needs OpenCV: pip install 'n3net[match]'") from None
     return cv2
 
 
@@ -74,6 +74,8 @@ def _eight_bit(image: Array) -> Array:
 
 def nearest(d0: Array, d1: Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
     """For each descriptor of the first image its nearest one in the second, by Euclidean distance. Nothing is rejected.
+
+    By matrix products, which takes a third of the time of OpenCV's matcher, there and back.
 
     Args:
         d0: (n0, C) descriptors.

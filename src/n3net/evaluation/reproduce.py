@@ -32,7 +32,7 @@ ELSEWHERE = {"BSD100": "BSDS500/val"}
 
 
 @dataclass(frozen=True)
-class Task:
+class Scoreboard:
     """How the figures of a table are measured.
 
     Args:
@@ -52,9 +52,9 @@ class Task:
     stated: tuple[str, ...]
 
 
-TASKS = {
-    "gaussian": Task("sigma", gaussian.PROTOCOL, method, trained_for, gaussian.evaluate, ("noise", "psnr")),
-    "sr": Task(
+SCOREBOARDS = {
+    "gaussian": Scoreboard("sigma", gaussian.PROTOCOL, method, trained_for, gaussian.evaluate, ("noise", "psnr")),
+    "sr": Scoreboard(
         "factor",
         superresolution.PROTOCOL,
         superresolution.upscaler,
@@ -102,7 +102,7 @@ def reproduce(
     Returns:
         The table, with rows or columns for further data sets, and what was measured.
     """
-    table, task = with_datasets(table, datasets), TASKS[table.task]
+    table, board = with_datasets(table, datasets), SCOREBOARDS[table.task]
     paths = {**{name: locate(name) for name in extra}, **(files or {})}
     records = {name: info(path) for name, path in paths.items()}
     for name, path in available().items():
@@ -115,12 +115,12 @@ def reproduce(
         directory = None if root is None else find_directory(root, figure.dataset)
         if directory is None:
             continue
-        for name in candidates(figure, records, task):
+        for name in candidates(figure, records, board):
             key = (name, figure.dataset, figure.level)
             if key not in cache:
-                progress(f"{figure.dataset} {Level(task.level, figure.level)} {name}")
-                model = task.method(_at_paths(name, paths))
-                rows = task.evaluate([model], image_set(directory, limit), [figure.level])
+                progress(f"{figure.dataset} {Level(board.level, figure.level)} {name}")
+                model = board.method(_at_paths(name, paths))
+                rows = board.evaluate([model], image_set(directory, limit), [figure.level])
                 cache[key] = model, summarize(rows)[0]
             model, result = cache[key]
             numbers = result["psnr"], result["ssim"], result["n"]
@@ -173,7 +173,9 @@ def with_datasets(table: Table, datasets: Sequence[str]) -> Table:
     return replace(table, figures=tuple(figures))
 
 
-def candidates(figure: Reported, records: dict[str, dict[str, Any]], task: Task = TASKS["gaussian"]) -> Iterator[str]:
+def candidates(
+    figure: Reported, records: dict[str, dict[str, Any]], board: Scoreboard = SCOREBOARDS["gaussian"]
+) -> Iterator[str]:
     """Names of weights and methods that can be measured for a figure."""
     if figure.model is None:
         return
@@ -182,7 +184,7 @@ def candidates(figure: Reported, records: dict[str, dict[str, Any]], task: Task 
         return
     fitting = {name: record for name, record in records.items() if _stands_for(record["model"], figure)}
     for name, record in fitting.items():
-        levels = task.trained_for(record)
+        levels = board.trained_for(record)
         if not levels or not levels[0] <= figure.level <= levels[1] or _training(record).get("clipped"):
             continue
         if figure.model != "nn3d":
@@ -190,14 +192,14 @@ def candidates(figure: Reported, records: dict[str, dict[str, Any]], task: Task 
         elif record["model"]["config"].get("noise_map"):
             yield f"{NN3D}{name}"
         else:
-            yield from (f"{NN3D}{name},{other}" for other in _for_half(figure.level, record, fitting, task))
+            yield from (f"{NN3D}{name},{other}" for other in _for_half(figure.level, record, fitting, board))
 
 
-def _for_half(level: float, record: dict[str, Any], records: dict[str, dict[str, Any]], task: Task) -> list[str]:
+def _for_half(level: float, record: dict[str, Any], records: dict[str, dict[str, Any]], board: Scoreboard) -> list[str]:
     """The weights of the same origin for half of a level, or nearly: what NN3D's second round asks for."""
     found = []
     for name, other in records.items():
-        levels = task.trained_for(other)
+        levels = board.trained_for(other)
         alike = _training(other).get("imported") == _training(record).get("imported")
         if levels and levels[0] == levels[1] and alike and abs(levels[0] - level / 2) <= NEARLY:
             found.append((abs(levels[0] - level / 2), name))
@@ -243,7 +245,7 @@ def to_markdown(table: Table, measured: Sequence[Measured]) -> str:
         for column in columns:
             figure = cells.get(column)
             found = ours.get(_key(figure), []) if figure else []
-            marks = [_mark(m, TASKS[table.task].level, notes) for m in found]
+            marks = [_mark(m, SCOREBOARDS[table.task].level, notes) for m in found]
             texts.append(_cell(figure.psnr if figure else None, [m.psnr for m in found], marks, 2))
             if with_ssim:
                 texts.append(_cell(figure.ssim if figure else None, [m.ssim for m in found], marks, 3))
@@ -251,8 +253,8 @@ def to_markdown(table: Table, measured: Sequence[Measured]) -> str:
     lines += ["", *(f"[{i}] {note}" for i, note in enumerate(notes, start=1))]
     if not measured:
         lines.append("Nothing was measured: there are no weights or no data for any of these rows.")
-    task = TASKS[table.task]
-    lines += [f"{rule}: {task.rules[rule]}." for rule in task.stated]
+    board = SCOREBOARDS[table.task]
+    lines += [f"{rule}: {board.rules[rule]}." for rule in board.stated]
     return "\n".join(lines)
 
 
@@ -260,14 +262,14 @@ def to_json(table: Table, measured: Sequence[Measured]) -> dict[str, Any]:
     """The same for programs: all figures of the paper, and the results in the form of 'n3net eval'."""
     return {
         "title": table.title,
-        "protocol": TASKS[table.task].rules,
+        "protocol": SCOREBOARDS[table.task].rules,
         "paper": [asdict(figure) for figure in table.figures],
         "results": [
             {
                 "model": m.weights,
                 "weights": m.source,
                 "dataset": m.figure.dataset,
-                TASKS[table.task].level: m.figure.level,
+                SCOREBOARDS[table.task].level: m.figure.level,
                 "psnr": m.psnr,
                 "ssim": m.ssim,
                 "n": m.n,

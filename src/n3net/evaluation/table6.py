@@ -13,12 +13,11 @@ from n3net.evaluation.correspondence import (
     BASELINES,
     PROTOCOL,
     evaluate,
-    interval_text,
     network,
     pair_sets,
-    summarize,
 )
 from n3net.evaluation.paper import TABLE6
+from n3net.evaluation.pose_report import interval_text, summarize
 from n3net.weights import available, info, locate
 
 KINDS = {"cnnet": "CNNet", "n3net-sets": "N3Net"}  # models of the registry, and what Table 6 calls them

@@ -12,9 +12,9 @@ from torch.nn import functional as F
 
 from n3net.errors import UserError
 from n3net.models.interface import Model
-from n3net.neighbors.grid import Grid
+from n3net.neighbors.grid import Grid, Pads
 from n3net.nn import N3Block2d
-from n3net.restoration.tiles import smallest_size
+from n3net.restoration.tiles import fold_of, smallest_size
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class BlockView:
     weights: Tensor
     temperature: Tensor
     grid: Grid
-    pads: tuple[int, int, int, int]
+    pads: Pads
 
     @property
     def largest(self) -> Tensor:
@@ -81,11 +81,15 @@ def look(model: nn.Module, image: Tensor, sigma: float | None = None) -> tuple[T
     with torch.inference_mode():
         for block, x, match_on in calls:
             weights, temperature = block.weights(x, match_on)
-            size = x.shape[-2], x.shape[-1]
-            views.append(
-                BlockView(weights[0], temperature[0], block.matching.grid(*size), block.matching.padding(*size))
-            )
+            views.append(BlockView(weights[0], temperature[0], *layout(model, block, x)))
     return out, views
+
+
+def layout(model: nn.Module, block: N3Block2d, x: Tensor) -> tuple[Grid, Pads]:
+    """The patches of a block's input (B, C, H, W), and the zeros around it, in pixels of the image."""
+    size, fold = (x.shape[-2], x.shape[-1]), fold_of(model)
+    grid, (left, right, top, bottom) = block.matching.grid(*size), block.matching.padding(*size)
+    return replace(grid, cell=fold * grid.cell), (fold * left, fold * right, fold * top, fold * bottom)
 
 
 def watch(model: nn.Module, image: Tensor, sigma: float | None = None) -> tuple[Tensor, list[Call]]:

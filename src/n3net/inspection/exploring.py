@@ -20,7 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from n3net.errors import UserError
-from n3net.inspection.choices import Call, watch
+from n3net.inspection.choices import layout, watch
+from n3net.nn import N3Block2d
 
 MAGIC = b"n3net-look 1\n"
 RULES = ("continuous", "hard")
@@ -45,7 +46,7 @@ def explore(model: nn.Module, image: Tensor, sigma: float | None = None, title: 
     blocks = []
     with torch.inference_mode():
         for call in calls:
-            block, found = _block(call)
+            block, found = _block(model, *call)
             block |= {name: len(arrays) + i for i, name in enumerate(("distances", "scale", "inverse"))}
             blocks.append(block)
             arrays += found
@@ -84,13 +85,13 @@ def _head_length(document: bytes) -> int:
     return int.from_bytes(document[len(MAGIC) : len(MAGIC) + 8], "little")
 
 
-def _block(call: Call) -> tuple[dict[str, Any], list[npt.NDArray[Any]]]:
+def _block(
+    model: nn.Module, block: N3Block2d, x: Tensor, match_on: Tensor | None
+) -> tuple[dict[str, Any], list[npt.NDArray[Any]]]:
     """What is the same for all patches of a block, and the distances, scales and 1 / t of each."""
-    block, x, match_on = call
     if block.rule not in RULES:
         raise UserError(f"explore: only for blocks that choose by the rules {' and '.join(RULES)}, not {block.rule}")
-    size = x.shape[-2], x.shape[-1]
-    grid, pads = block.matching.grid(*size), block.matching.padding(*size)
+    grid, pads = layout(model, block, x)
     distances, scale, inverse = (tensor[0].float() for tensor in block.distances(x, match_on))
     distances = distances.masked_fill(~grid.candidates(distances.device), torch.inf)  # (Qh, Qw, M)
     about = {

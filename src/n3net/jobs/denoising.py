@@ -23,7 +23,8 @@ class Denoise(Work):
     Args:
         model: weights by name or file; by default 'gray', 'color', 'photo' or 'raw', as the image is.
         sigma: noise level in gray levels of 0..255, by default estimated; not of raw files.
-        real: whether the noise is that of photographs.
+        real: whether the noise is that of a camera.
+        white_noise: whether it is white; by default the picture is looked at.
         noise: of raw files: a and b, by default as the file says, else estimated.
         bayer: of raw files: whether a TIFF file is to hold the mosaic instead of a developed picture.
         auto_bright: of raw files: whether LibRaw may make the picture brighter.
@@ -33,6 +34,7 @@ class Denoise(Work):
     model: str | None = None
     sigma: float | None = None
     real: bool = False
+    white_noise: bool = False
     noise: tuple[float, float] | None = None
     bayer: bool = False
     auto_bright: bool = False
@@ -46,8 +48,7 @@ class Denoise(Work):
 
     @property
     def networks(self) -> tuple[str, ...]:
-        from n3net.restoration.denoising import COLOR, GRAY
-        from n3net.restoration.photographs import PHOTO
+        from n3net.restoration.denoising import COLOR, GRAY, PHOTO
         from n3net.restoration.raw import RAW
 
         return (GRAY, COLOR, PHOTO, RAW) if self.model is None else (self.model,)
@@ -55,8 +56,7 @@ class Denoise(Work):
     def check(self) -> None:
         from n3net.models.preparing import check_device
 
-        if self.real and self.sigma is not None:
-            raise UserError("--real estimates the noise of each pixel; leave out --sigma")
+        self.check_noise()
         if self.noise is not None and not (min(self.noise) >= 0 and max(self.noise) < 1 and sum(self.noise) > 0):
             raise UserError(
                 f"--noise: expected a and b of 0 or more, for values of black 0 and white 1, got {self.noise}"
@@ -64,15 +64,38 @@ class Denoise(Work):
         check_device(self.device)
         self._given  # noqa: B018
 
+    def check_noise(self) -> None:
+        """Refuse two words about the noise that do not go together."""
+        if self.real and self.sigma is not None:
+            raise UserError("--real estimates the noise of each pixel; leave out --sigma")
+        if self.real and self.white_noise:
+            raise UserError("--real and --white-noise: the noise is either a camera's or white; give one of them")
+
     def picture(self, picture: Picture, files: Files, progress: Progress) -> Result:
         from n3net.restoration.denoising import is_gray
 
         gray = picture.pixels.ndim == 2 or is_gray(picture.pixels)
-        model = self._networks(gray)
-        pixels, note = (self._photograph if self.real else self._white)(picture, model, progress)
+        camera, weights, why = self.choose(picture)
+        model = self._networks(gray, camera, weights)
+        pixels, note = (self._photograph if camera else self._white)(picture, model, progress)
         return Result(
-            pixels.shape[:2], lambda: replace(picture, pixels=pixels), lambda: picture, note, weights=digest_of(model)
+            pixels.shape[:2],
+            lambda: replace(picture, pixels=pixels),
+            lambda: picture,
+            f"{why}, {note}" if why else note,
+            weights=digest_of(model),
         )
+
+    def choose(self, picture: Picture) -> tuple[bool, str | None, str]:
+        """Whether noise is taken for a camera's; where nobody said so, the weights, too, and what was seen."""
+        from n3net.restoration.denoising import PHOTO, is_for_photographs, weights_for
+
+        if self.real or self.white_noise or self.sigma is not None:
+            return self.real, None, ""
+        if self.model is not None:
+            return self._given is not None and is_for_photographs(self._given), None, ""
+        weights, why = weights_for(picture.pixels, picture.peak)
+        return weights == PHOTO, weights, why
 
     def _white(self, picture: Picture, model: Any, progress: Progress) -> tuple[Any, str]:
         """Pixels without white noise, and what was done."""
@@ -97,7 +120,7 @@ class Denoise(Work):
         check_model(model)
         result = denoise_photograph(picture.pixels, model, progress=progress, **self._how(picture))
         low, high = np.quantile(result.noise, [0.02, 0.98])
-        doubt = "" if result.confidence >= TRUSTED else ", little to go by: check it, or use --sigma without --real"
+        doubt = "" if result.confidence >= TRUSTED else ", little to go by: check it, or say --sigma"
         note = f"σ {low:.1f} to {high:.1f} estimated (confidence {result.confidence:.2f}{doubt})"
         return result.pixels, note + self._more
 
@@ -165,15 +188,20 @@ class Denoise(Work):
 
     @cached_property
     def _networks(self) -> Any:
-        """Whether the picture is gray -> a network that is ready to run, always the same."""
+        """What a picture needs -> a network that is ready to run, always the same."""
         from n3net.models import Denoiser
         from n3net.models.preparing import prepare
         from n3net.restoration.denoising import denoiser_for
         from n3net.restoration.photographs import photo_denoiser_for
 
         given = self._given if isinstance(self._given, Denoiser) else self.model
-        choose = photo_denoiser_for if self.real else denoiser_for
-        return cache(lambda gray: prepare(choose(given, gray), self.device))
+
+        @cache
+        def network(gray: bool, camera: bool, weights: str | None) -> Any:
+            find = photo_denoiser_for if camera else denoiser_for
+            return prepare(find(weights if given is None else given, gray), self.device)
+
+        return network
 
     @cached_property
     def _raw_network(self) -> Any:

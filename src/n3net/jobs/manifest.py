@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from n3net.errors import UserError
+from n3net.jobs.operation import Operation
 from n3net.jobs.records import DONE, Record, name_from, stamp, unchanged
-from n3net.jobs.tasks import Task
 
 NAME = "n3net-manifest.jsonl"
 
@@ -33,12 +33,12 @@ class Manifest:
         """Add what was done."""
         self._append({"output": self._name(output), **asdict(record)})
 
-    def begin(self, task: Task[Any]) -> None:
+    def begin(self, operation: Operation[Any]) -> None:
         """Add the settings that records name by their SHA-256, once."""
         from n3net.version import __version__
 
-        if task.digest not in self.settings():
-            self._append({"settings": task.digest, "are": dict(task.settings), "n3net": __version__})
+        if operation.digest not in self.settings():
+            self._append({"settings": operation.digest, "are": dict(operation.settings), "n3net": __version__})
 
     def settings(self) -> dict[str, dict[str, Any]]:
         """All settings by their SHA-256."""
@@ -114,12 +114,12 @@ class Sorted:
 
 
 def sort_out(
-    jobs: Sequence[Any], task: Task[Any], manifest: Manifest, *, force: bool = False, retry: bool = False
+    jobs: Sequence[Any], operation: Operation[Any], manifest: Manifest, *, force: bool = False, retry: bool = False
 ) -> Sorted:
     """What is left to do of a batch that was begun before.
 
     Args:
-        jobs, task: what to do.
+        jobs, operation: what to do.
         manifest: of what was done.
         force: do again what was done with other settings, and replace what is not in the manifest.
         retry: do again what failed.
@@ -127,15 +127,15 @@ def sort_out(
     Raises:
         UserError: there are outputs of other settings, and no ``force``.
     """
-    records, known, weights = manifest.records(), manifest.settings(), task.weights()
+    records, known, weights = manifest.records(), manifest.settings(), operation.weights()
     found, others = Sorted(), list[tuple[str, str]]()
     for index, job in enumerate(jobs):
-        output = task.output(job)
+        output = operation.output(job)
         record = manifest.find(records, output) if output is not None else None
         if record is None:
             found.waiting.append(Item(index, job, force, stamp(output)))
             continue
-        reason = _changed(record, job, task, weights, known)
+        reason = _changed(record, job, operation, weights, known)
         if not reason and record.error and not retry:
             found.failed.append(record)
         elif not reason and not record.error:
@@ -148,7 +148,7 @@ def sort_out(
             found.waiting.append(Item(index, job, force or record.state == DONE, stamp(output)))
     if others and not force:
         raise UserError(
-            f"{manifest.path}: {len(others)} of {len(jobs)} {task.what} were made with {others[0][1]}; "
+            f"{manifest.path}: {len(others)} of {len(jobs)} {operation.what} were made with {others[0][1]}; "
             "use another folder, or --force to make them again"
         )
     found.changed.update(others)
@@ -158,19 +158,21 @@ def sort_out(
 OTHER = "other "
 
 
-def _changed(record: Record, job: Any, task: Task[Any], weights: Mapping[str, str], known: Mapping[str, Any]) -> str:
+def _changed(
+    record: Record, job: Any, operation: Operation[Any], weights: Mapping[str, str], known: Mapping[str, Any]
+) -> str:
     """What is not as it was when a job was done, or nothing."""
-    if record.settings != task.digest:
-        return f"{OTHER}settings ({', '.join(_differences(known.get(record.settings, {}), task.settings))})"
+    if record.settings != operation.digest:
+        return f"{OTHER}settings ({', '.join(_differences(known.get(record.settings, {}), operation.settings))})"
     if record.weights and record.weights not in weights.values():
         return f"{OTHER}weights"
-    inputs = task.inputs(job)
+    inputs = operation.inputs(job)
     if len(inputs) != len(record.inputs):
         return "its input is another"
     for path, before in zip(inputs, record.inputs, strict=True):
         if not unchanged(path, before):
             return f"{path} changed"
-    if not record.error and stamp(task.output(job)) is None:
+    if not record.error and stamp(operation.output(job)) is None:
         return "its output is gone"
     return ""
 

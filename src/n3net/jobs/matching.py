@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from n3net.errors import UserError
+from n3net.jobs.operation import Operation
 from n3net.jobs.records import Record
-from n3net.jobs.tasks import Task
 from n3net.jobs.work import Progress, digest_of
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Match(Task[Pair]):
+class Match(Operation[Pair]):
     """Matches two photographs.
 
     Args:
@@ -58,6 +58,7 @@ class Match(Task[Pair]):
         limit: keypoints of an image, at most.
         cameras: of the images.
         picture: whether matches are drawn.
+        many: whether there are many pairs, of which less is said each.
         max_pixels: larger images are refused.
     """
 
@@ -70,6 +71,7 @@ class Match(Task[Pair]):
     device: str = "cpu"
     picture: bool = False
     max_pixels: int = 50_000_000
+    many: bool = False
 
     what = "pairs"
     less_memory = "try fewer keypoints (--limit)"
@@ -140,10 +142,13 @@ class Match(Task[Pair]):
         return self._record(job, matches, time.perf_counter() - start)
 
     def _record(self, job: Pair, matches: Matches, seconds: float) -> Record:
+        from n3net.correspondence.results import describe, describe_fully
+
         counts = f"{len(matches.kept)} matches, {int(matches.kept.sum())} kept, {int(matches.inliers.sum())} agree"
-        more = [f"  camera of {view.name}: {view.camera.source}" for view in matches.views]
+        more = [*self._about_cameras(matches)]
         if matches.pose is not None:
-            more.append(f"  pose: {describe(matches.pose)}")
+            words = [describe(matches.pose)] if self.many else describe_fully(matches.pose)
+            more += [f"  pose: {words[0]}", *(f"      {line}" for line in words[1:])]
         more += [f"  note: {note}" for note in matches.result.notes]
         scoring = f", {matches.seconds['scoring']:.2f} s of them scoring"
         return Record(
@@ -155,6 +160,15 @@ class Match(Task[Pair]):
             weights=digest_of(self._net),
             more="\n".join([scoring, *more]),
         )
+
+    def _about_cameras(self, matches: Matches) -> list[str]:
+        """Where the cameras are known from; not again for each of many pairs where a person said it."""
+        if self.many and self.cameras.given:
+            return []
+        sources = [view.camera.source for view in matches.views]
+        if sources[0] == sources[1]:
+            return [f"  cameras: {sources[0]}"]
+        return [f"  camera of {view.name}: {view.camera.source}" for view in matches.views]
 
     @cached_property
     def _net(self) -> Any:
@@ -186,19 +200,6 @@ class Match(Task[Pair]):
         sheet = draw(matches, *(open_image(path, self.max_pixels)[0] for path in job.paths))
         with writing(job.file(".png"), force=True) as file:
             sheet.save(file, "PNG")
-
-
-def describe(pose: Any) -> str:
-    """A pose in a line: how far the camera turned, and whereto it moved."""
-    import numpy as np
-
-    from n3net.correspondence.geometry import pose_error
-
-    turn, _ = pose_error(pose.rotation, np.ones(3), np.eye(3), np.ones(3))
-    if pose.motion == "rotation":
-        return f"turned {turn:.1f} degrees"
-    x, y, z = -pose.rotation.T @ pose.translation  # the second camera as seen from the first
-    return f"turned {turn:.1f} degrees, moved along ({x:.2f} right, {y:.2f} down, {z:.2f} ahead)"
 
 
 def _digest(path: Path) -> str:

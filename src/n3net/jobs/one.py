@@ -11,8 +11,8 @@ from typing import Any
 from n3net.errors import UserError
 from n3net.jobs.claims import claim
 from n3net.jobs.manifest import Item, Manifest
+from n3net.jobs.operation import Operation
 from n3net.jobs.records import BEFORE, BUSY, FAILED, Record, stamp, state
-from n3net.jobs.tasks import Task
 from n3net.jobs.work import Progress
 from n3net.memory import is_lack_of_memory
 
@@ -22,14 +22,14 @@ class Call:
     """What is the same for all jobs of a batch; it can be sent to another process.
 
     Args:
-        task: what is done.
+        operation: what is done.
         manifest: where it is written down, if anywhere.
         shared: whether other runs may be at the same files.
         wait: for those, instead of leaving a file to them.
         weights: SHA-256 of those that the batch was begun with, by name.
     """
 
-    task: Task[Any]
+    operation: Operation[Any]
     manifest: Manifest | None = None
     shared: bool = False
     wait: bool = False
@@ -38,17 +38,17 @@ class Call:
     def begin(self) -> None:
         """Load what all jobs need, and refuse weights that are not those of the process that planned the batch."""
         if self.weights:
-            here = self.task.weights()
+            here = self.operation.weights()
             for name, digest in self.weights:
                 if here.get(name) != digest:
                     raise UserError(f"{_host()}: its weights {name!r} are not those that the batch was begun with")
-        self.task.begin()
+        self.operation.begin()
 
     def __call__(self, item: Item, progress: Progress) -> Record:
         """Do a job."""
         if not self.shared:
             return self._do(item, item.force, progress)
-        output = self.task.output(item.job)
+        output = self.operation.output(item.job)
         try:
             with claim(output, self.wait) as mine:
                 if mine is None:
@@ -63,9 +63,9 @@ class Call:
 
     def failed(self, item: Item, reason: str) -> Record:
         """The record of a job that ended its process."""
-        output = self.task.output(item.job)
+        output = self.operation.output(item.job)
         with claim(output if self.shared else None, wait=True):  # the one that its process left is removed
-            inputs = tuple(state(path) for path in self.task.inputs(item.job))
+            inputs = tuple(state(path) for path in self.operation.inputs(item.job))
             record = self._failed(item, reason, inputs)
             if self.manifest is not None and output is not None:
                 self.manifest.add(output, record)
@@ -74,18 +74,18 @@ class Call:
     def _do(self, item: Item, force: bool, progress: Progress) -> Record:
         start = time.perf_counter()
         inputs: tuple[Any, ...] = ()
-        output = self.task.output(item.job)
+        output = self.operation.output(item.job)
         try:
             if self.manifest is not None:
-                inputs = tuple(state(path) for path in self.task.inputs(item.job))
-            record = self.task.do(item.job, force, progress)
+                inputs = tuple(state(path) for path in self.operation.inputs(item.job))
+            record = self.operation.do(item.job, force, progress)
             record = replace(record, inputs=inputs, made=stamp(output))
         except UserError as error:
             record = self._failed(item, str(error), inputs)
         except OSError as error:
             record = self._failed(item, error.strerror or str(error), inputs)
         except Exception as error:  # one file must not cost the others, whatever is wrong with it
-            reason = f"out of memory; {self.task.less_memory}" if is_lack_of_memory(error) else unexpected(error)
+            reason = f"out of memory; {self.operation.less_memory}" if is_lack_of_memory(error) else unexpected(error)
             record = self._failed(item, reason, inputs)
         record = replace(record, seconds=time.perf_counter() - start) if record.error else record
         if self.manifest is not None and output is not None:
@@ -94,18 +94,18 @@ class Call:
 
     def _found(self, item: Item) -> Record | None:
         """What another worker wrote down about the output as it is now."""
-        output = self.task.output(item.job)
+        output = self.operation.output(item.job)
         if self.manifest is None or output is None:
             return None
         record = self.manifest.find(self.manifest.records(), output)
         return replace(record, state=BEFORE) if record is not None and record.made == stamp(output) else None
 
     def _blank(self, item: Item, state: str, note: str) -> Record:
-        return Record(item.job.name, str(self.task.output(item.job)), note=note, state=state)
+        return Record(item.job.name, str(self.operation.output(item.job)), note=note, state=state)
 
     def _failed(self, item: Item, error: str, inputs: tuple[Any, ...] = ()) -> Record:
         blank = self._blank(item, FAILED, "")
-        return replace(blank, error=error, inputs=inputs, settings=self.task.digest)
+        return replace(blank, error=error, inputs=inputs, settings=self.operation.digest)
 
 
 def unexpected(error: Exception) -> str:

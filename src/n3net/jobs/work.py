@@ -232,4 +232,6 @@ def _write_comparison(files: Files, captions: list[str], pictures: list[Picture 
 
 def digest_of(network: Any) -> str:
     """SHA-256 of a network's weights, if it came from a file."""
-    return str(getattr(network, "record", {}).get("digest", ""))
+    from n3net.models.interface import Model
+
+    return str(network.record.get("digest", "")) if isinstance(network, Model) else ""

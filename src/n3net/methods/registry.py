@@ -22,7 +22,7 @@ from n3net.models.denoiser import Denoiser
 
 
 @dataclass(frozen=True)
-class Entry:
+class Baseline:
     """One method.
 
     Args:
@@ -39,23 +39,23 @@ class Entry:
 
 
 METHODS = {
-    "bm3d": Entry(
+    "bm3d": Baseline(
         lambda channels: Denoiser(BM3D(channels), channels, noise_map=True),
         "BM3D (Dabov et al. 2007), groups of similar patches in a 3-D transform",
         "Tables 3 and 4",
     ),
-    "twsc": Entry(
+    "twsc": Baseline(
         lambda channels: Denoiser(TWSC(), channels),
         "TWSC (Xu et al. 2018), sparse groups of similar patches, for photographs",
         "Table 4",
     ),
-    "selfex": Entry(
+    "selfex": Baseline(
         lambda channels: Enlarger(selfex),
         "SelfEx (Huang et al. 2015) without planes, our version: details from larger patches of the image",
         "Table 5",
         "super-resolution",
     ),
-    "wsd-sr": Entry(
+    "wsd-sr": Baseline(
         lambda channels: Enlarger(wsdsr),
         "WSD-SR (Cruz et al. 2018), our version: Wiener filters along groups, and back-projection",
         "Table 5",

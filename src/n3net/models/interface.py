@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,12 @@ class Network(nn.Module):
     Attributes:
         alignment: a tile of an image starts at a multiple of so many pixels.
         estimates_noise: whether it finds out the noise level itself.
+        tells_progress: whether ``forward`` takes ``progress``, which it calls with the part of its work that is done.
     """
 
     alignment: ClassVar[int] = 1
     estimates_noise: ClassVar[bool] = False
+    tells_progress: ClassVar[bool] = False
 
     @property
     def reach(self) -> int | None:
@@ -46,7 +49,13 @@ class Network(nn.Module):
 
 
 class Composed(Network):
-    """A network of several that can be swept over an image, see :mod:`n3net.restoration.streaming`."""
+    """A network of several that can be swept over an image, see :mod:`n3net.restoration.streaming`.
+
+    Attributes:
+        fold: squares of so many pixels a side become channels of one: :meth:`compose` sees the image :meth:`folded`.
+    """
+
+    fold: int = 1
 
     @abstractmethod
     def compose(self, apply: Callable[..., Any], x: Any) -> Any:
@@ -56,6 +65,18 @@ class Composed(Network):
             apply: (module, *inputs) -> output; the modules are N3 blocks, and networks that tell their ``reach``.
             x: the input, or what stands for it.
         """
+
+    def folded(self, x: Tensor) -> Tensor:
+        """(B, C, H, W) -> (B, C fold², H / fold, W / fold), the last row and column repeated to whole squares."""
+        if self.fold == 1:
+            return x
+        height, width = x.shape[-2:]
+        x = F.pad(x, (0, -width % self.fold, 0, -height % self.fold), mode="replicate")
+        return F.pixel_unshuffle(x, self.fold)
+
+    def unfolded(self, x: Tensor, height: int, width: int) -> Tensor:
+        """The image (B, C, height, width) of what :meth:`folded` makes of one."""
+        return x if self.fold == 1 else F.pixel_shuffle(x, self.fold)[..., :height, :width]
 
 
 class Stepwise(Network):
@@ -69,6 +90,10 @@ class Stepwise(Network):
     @abstractmethod
     def in_steps(self, apply: Callable[..., Tensor], x: Tensor) -> Tensor:
         """The network as modules that are applied to whole maps; :mod:`n3net.restoration.running` does it in parts."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """All steps, each on the whole image."""
+        return self.in_steps(lambda module, *maps: module(*maps), x)
 
 
 class Model(nn.Module):

@@ -27,6 +27,8 @@ class N3Net(Composed):
         match_on: what patches are compared by: ``"embedding"``, learned; ``"input"``, the network's input image;
             ``"denoised"``, the output of a DnCNN of 17 layers, ``guide``, which has been trained before and stays as
             it is.
+        fold: squares of so many pixels a side become channels of one, as in FFDNet, before the first DnCNN, and pixels
+            again behind the last: patches, strides and windows are those of the smaller image.
         first_norm, norm: see :class:`DnCNN`; the blocks' own networks have batch norm in any case.
         backend: of :mod:`n3net.neighbors`.
     """
@@ -47,6 +49,7 @@ class N3Net(Composed):
         options: str | N3Options = "paper",
         rule: Rule = "continuous",
         match_on: Literal["embedding", "input", "denoised"] = "embedding",
+        fold: int = 1,
         first_norm: bool = True,
         norm: bool = True,
         backend: str = "auto",
@@ -56,8 +59,11 @@ class N3Net(Composed):
             raise ValueError(f"stages: expected at least 1, got {stages}")
         if match_on not in ("embedding", "input", "denoised"):
             raise ValueError(f"match_on: expected 'embedding', 'input' or 'denoised', got {match_on!r}")
-        out_channels = in_channels if out_channels is None else out_channels
-        self.match_on = match_on
+        if fold < 1:
+            raise ValueError(f"fold: expected at least 1, got {fold}")
+        out_channels = fold**2 * (in_channels if out_channels is None else out_channels)
+        in_channels *= fold**2
+        self.match_on, self.fold = match_on, fold
         self.blocks = nn.ModuleList(
             N3Block2d(
                 block_channels,
@@ -104,7 +110,8 @@ class N3Net(Composed):
             first = max(first, self.guide.reach)
         grids = [block.matching for block in self.blocks if isinstance(block, N3Block2d)]
         # a pixel's patch, the window around it, and the three convolutions of the block's own nets
-        return first + sum(rest) + sum(g.patch_size - 1 + g.window // 2 * g.stride + 3 for g in grids)
+        inner = first + sum(rest) + sum(g.patch_size - 1 + g.window // 2 * g.stride + 3 for g in grids)
+        return self.fold * inner + self.fold - 1
 
     def forward(self, x: Tensor, match_on: Tensor | None = None) -> Tensor:
         """Restore an image (B, C, H, W).
@@ -113,8 +120,10 @@ class N3Net(Composed):
             x: the image.
             match_on: (B, E, H, W), compare patches of this instead.
         """
-        y: Tensor = self.compose(lambda module, *maps: module(*maps), x, match_on)
-        return y
+        height, width = x.shape[-2:]
+        match_on = None if match_on is None else self.folded(match_on)
+        y: Tensor = self.compose(lambda module, *maps: module(*maps), self.folded(x), match_on)
+        return self.unfolded(y, height, width)
 
     def compose(self, apply: Callable[..., Any], x: Any, match_on: Any = None) -> Any:
         """The network as modules that are applied one after the other.
@@ -122,7 +131,7 @@ class N3Net(Composed):
         Args:
             apply: (module, *inputs) -> output. :meth:`forward` calls the module; :mod:`n3net.restoration.streaming`
                 has it computed a few rows at a time. The modules are N3 blocks, and networks that tell their ``reach``.
-            x, match_on: as in :meth:`forward`, or what stands for them.
+            x, match_on: as in :meth:`forward`, folded, or what stands for them.
         """
         if self.match_on == "input" and match_on is None:
             match_on = x

@@ -57,10 +57,6 @@ class NLNet(Stepwise):
         """How often :meth:`in_steps` applies a module."""
         return 1 + len(self.stages)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Remove the noise of images (B, C, H, W) in [0, 1]; the result is clipped to that."""
-        return self.in_steps(lambda module, *maps: module(*maps), x)
-
     def in_steps(self, apply: Callable[..., Tensor], x: Tensor) -> Tensor:
         """The network as modules that are applied to whole maps; :mod:`n3net.restoration.running` does it in parts."""
         codes = apply(self.groups, x.mean(1, keepdim=True) * 255)

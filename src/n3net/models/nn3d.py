@@ -67,9 +67,6 @@ class NN3D(Stepwise):
         """How often :meth:`in_steps` applies a module."""
         return self.rounds
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.in_steps(lambda module, *maps: module(*maps), x)
-
     def in_steps(self, apply: Callable[..., Tensor], x: Tensor) -> Tensor:
         """The method as networks that are applied to whole maps; :mod:`n3net.restoration.running` does it in parts."""
         noisy, noise = x[:, : self.channels], x[:, self.channels :]

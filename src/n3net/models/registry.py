@@ -14,33 +14,35 @@ from typing import Any, get_type_hints
 import torch
 from torch import nn
 
-from n3net.checking import convert, from_mapping, nearest
+from n3net.checking import convert, nearest
 from n3net.errors import UserError
-from n3net.models.cbdnet import CBDNet
+from n3net.models.builders import (
+    alone,
+    denoising,
+    denoising_nn3d,
+    photo_cbdnet,
+    read_options,
+    upscaling_edsr,
+    upscaling_mdsr,
+    within,
+)
 from n3net.models.cnnet import CNNet, CorrespondenceN3Net
 from n3net.models.denoiser import Denoiser
 from n3net.models.dncnn import DnCNN
-from n3net.models.edsr import FACTORS, MDSR
 from n3net.models.ffdnet import FFDNet
 from n3net.models.interface import Model, Recipe
 from n3net.models.memnet import MemNet
 from n3net.models.n3net import N3Net
 from n3net.models.nlnet import NLNet
-from n3net.models.nn3d import NN3D
 from n3net.models.raw import RawDenoiser
 from n3net.models.red30 import RED30
 from n3net.models.unlnet import UNLNet
-from n3net.models.upscaler import ColorUpscaler, Upscaler
-from n3net.nn import PRESETS, N3Options
+from n3net.models.upscaler import Upscaler
 
 # Largest value of an integer in a config, so that a file's config cannot ask for a network without end.
-LIMITS = {"depth": 256, "stages": 32, "window": 255, "patch_size": 255, "stride": 255}
+LIMITS = {"depth": 256, "stages": 32, "window": 255, "patch_size": 255, "stride": 255, "fold": 8}
 LIMIT = 1024
 MOST_LAYERS = 512
-
-ENDS = ("in_channels", "out_channels")
-
-Options = str | dict[str, Any] | N3Options
 
 
 @dataclass(frozen=True)
@@ -60,110 +62,19 @@ class Entry:
     config: Mapping[str, Any] = field(default_factory=dict)
 
 
-def within(head: type[Model], net: type[nn.Module]) -> Callable[..., Model]:
-    """A builder of a network within a model: its keyword arguments are those of both, but for what goes in and out."""
-    own = {name: p for name, p in _parameters(head).items() if name != "net"}
-    inner = {name: p for name, p in _parameters(net).items() if name not in (*ENDS, "backend")}
-
-    def build(**settings: Any) -> Model:
-        mine = {name: settings.get(name, p.default) for name, p in own.items()}
-        its = {name: settings.get(name, p.default) for name, p in inner.items()}
-        if "options" in its:
-            its["options"] = _options(its["options"])
-        ends = dict(zip(ENDS, head.ends(**mine), strict=True)) if ENDS[0] in _parameters(net) else {}
-        return head(net(**ends, **its), **mine)  # type: ignore[call-arg]
-
-    build.__signature__ = inspect.Signature([*own.values(), *inner.values()])  # type: ignore[attr-defined]
-    return build
-
-
-def alone(model: type[Model]) -> Callable[..., Model]:
-    """A builder of a model that is a network by itself."""
-    parameters = _parameters(model)
-
-    def build(**settings: Any) -> Model:
-        if "options" in settings:
-            settings["options"] = _options(settings["options"])
-        return model(**settings)
-
-    build.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
-    return build
-
-
-def _parameters(kind: type[nn.Module]) -> dict[str, inspect.Parameter]:
-    """Those of a class, with their types, as keywords."""
-    hints = {**get_type_hints(kind.__init__), "options": Options}
-    found = list(inspect.signature(kind).parameters.values())
-    return {p.name: p.replace(kind=p.KEYWORD_ONLY, annotation=hints[p.name]) for p in found}
-
-
-def denoising_ffdnet(
-    *, channels: int = 1, depth: int | None = None, features: int | None = None, norm: bool = True
-) -> Model:
-    """FFDNet; see :class:`n3net.models.FFDNet`."""
-    return Denoiser(FFDNet(channels, depth, features, norm), channels, True)
-
-
-def denoising_nn3d(
-    *,
-    channels: int = 1,
-    depth: int = 17,
-    features: int = 64,
-    first_norm: bool = True,
-    norm: bool = True,
-    rounds: int = 2,
-    group: int = 32,
-    patch_size: int = 10,
-    stride: int = 5,
-    window: int = 15,
-) -> Model:
-    """NN3D on a DnCNN that is told the noise level; see :class:`n3net.models.NN3D`."""
-    base = Denoiser(DnCNN(channels + 1, channels, depth, features, first_norm=first_norm, norm=norm), channels, True)
-    net = NN3D([base], rounds, group=group, patch_size=patch_size, stride=stride, window=window)
-    return Denoiser(net, channels, True)
-
-
-def denoising_nlnet(
-    *, channels: int = 1, patch_size: int | None = None, stages: int = 5, group: int = 8, radius: int = 15
-) -> Model:
-    """NLNet for one noise level; see :class:`n3net.models.NLNet`."""
-    return Denoiser(NLNet(channels, patch_size, stages, group, radius), channels)
-
-
-def denoising_unlnet(
-    *,
-    channels: int = 1,
-    patch_size: int | None = None,
-    filters: int | None = None,
-    stages: int = 5,
-    group: int = 8,
-    radius: int = 15,
-) -> Model:
-    """UNLNet; see :class:`n3net.models.UNLNet`."""
-    return Denoiser(UNLNet(channels, patch_size, filters, stages, group, radius), channels, True)
-
-
-def photo_cbdnet(*, features: int = 64) -> Model:
-    """CBDNet, which finds out the noise level of colour photographs itself; see :class:`n3net.models.CBDNet`."""
-    return Denoiser(CBDNet(features), 3)
-
-
-def upscaling_mdsr(*, blocks: int = 80, features: int = 64, scale: float = 1.0) -> Model:
-    """MDSR for the factors 2, 3 and 4; see :class:`n3net.models.MDSR`."""
-    return ColorUpscaler(MDSR(FACTORS, blocks, features, scale=scale))
-
-
-def upscaling_edsr(*, factor: int = 2, blocks: int = 32, features: int = 256, scale: float = 0.1) -> Model:
-    """EDSR for one factor; see :class:`n3net.models.MDSR`."""
-    return ColorUpscaler(MDSR((factor,), blocks, features, pre_blocks=0, scale=scale))
-
-
 N3NET, DNCNN = within(Denoiser, N3Net), within(Denoiser, DnCNN)
 RAW_N3NET, MEMNET = within(RawDenoiser, N3Net), within(Upscaler, MemNet)
+FFDNET, UNLNET, NLNET = denoising(FFDNet, noise_map=True), denoising(UNLNet, noise_map=True), denoising(NLNet)
 VDSR = {"depth": 20, "norm": False}  # a DnCNN of 20 layers, without batch norm (Kim et al. 2016)
 
 MODELS: dict[str, Entry] = {
     "n3net": Entry(N3NET, "N3Net, 3 x DnCNN-6 and two N3 blocks", "Table 1 ours full, Tables 2 and 3"),
+    "n3net-fast": Entry(
+        N3NET,
+        "N3Net at half resolution, pixels of 2 x 2 as channels: 2 x DnCNN-8 and one N3 block",
+        "not in the paper",
+        {"fold": 2, "stages": 2, "depth": 8, "block_channels": 16, "k": 4, "patch_size": 6, "stride": 3},
+    ),
     "n3net-light": Entry(N3NET, "2 x DnCNN-6 and one N3 block", "Table 1 ours light; supplement", config={"stages": 2}),
     "dncnn-17": Entry(DNCNN, "DnCNN of 17 layers, the baseline", "Table 1 (i), Table 3"),
     "dncnn-18": Entry(DNCNN, "DnCNN as deep as N3Net", "Table 1 (ii)", config={"depth": 18}),
@@ -188,10 +99,10 @@ MODELS: dict[str, Entry] = {
         "supplement, 2 x DnCNN, KNN block",
         config={"stages": 2, "rule": "hard", "match_on": "input"},
     ),
-    "ffdnet": Entry(denoising_ffdnet, "FFDNet (Zhang et al. 2018), half resolution and a noise map", "Table 3"),
+    "ffdnet": Entry(FFDNET, "FFDNet (Zhang et al. 2018), half resolution and a noise map", "Table 3"),
     "red30": Entry(within(Denoiser, RED30), "RED30 (Mao et al. 2016), 30 layers of 128 features", "Table 3"),
-    "nlnet": Entry(denoising_nlnet, "NLNet (Lefkimmiatis 2017), 5 stages on groups of 8 patches", "Table 3"),
-    "unlnet": Entry(denoising_unlnet, "UNLNet (Lefkimmiatis 2018), NLNet that is told the noise level", "Table 3"),
+    "nlnet": Entry(NLNET, "NLNet (Lefkimmiatis 2017), 5 stages on groups of 8 patches", "Table 3"),
+    "unlnet": Entry(UNLNET, "UNLNet (Lefkimmiatis 2018), NLNet that is told the noise level", "Table 3"),
     "nn3d": Entry(denoising_nn3d, "a DnCNN and a non-local filter in turns (Cruz et al. 2018)", "Table 3"),
     "cbdnet": Entry(photo_cbdnet, "CBDNet (Guo et al. 2019), estimates the noise and removes it", "Table 4"),
     "n3net-sets": Entry(alone(CorrespondenceN3Net), "CNNet with an N3 block, for correspondences", "Table 6"),
@@ -307,20 +218,10 @@ def full_config(name: str, **overrides: Any) -> dict[str, Any]:
         value = convert({**entry.config, **overrides}.get(key, parameter.default), hints[key], f"{name}: {key}")
         if isinstance(value, int) and not isinstance(value, bool) and not 0 <= value <= LIMITS.get(key, LIMIT):
             raise UserError(f"{name}: {key}: expected 0 to {LIMITS.get(key, LIMIT)}, got {value}")
-        config[key] = asdict(_options(value)) if key == "options" else value
+        config[key] = asdict(read_options(value)) if key == "options" else value
     layers = config.get("stages", 1) * (config.get("depth") or 1)
     if layers > MOST_LAYERS:
         raise UserError(f"{name}: stages times depth: expected at most {MOST_LAYERS}, got {layers}")
     if config.get("channels", 1) not in (1, 3):
         raise UserError(f"{name}: channels: expected 1 (gray) or 3 (colour), got {config['channels']}")
     return config
-
-
-def _options(options: Options) -> N3Options:
-    if isinstance(options, N3Options):
-        return options
-    if isinstance(options, str):
-        if options not in PRESETS:
-            raise UserError(f"options: there is no preset {options!r}; the presets are {', '.join(PRESETS)}")
-        return PRESETS[options]
-    return from_mapping(N3Options, options, "options")

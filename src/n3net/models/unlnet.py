@@ -64,10 +64,6 @@ class UNLNet(Stepwise):
         """How often :meth:`in_steps` applies a module."""
         return 1 + len(self.stages)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Remove the noise of images (B, C + 1, H, W) in [0, 1]; the result (B, C, H, W) is clipped to that."""
-        return self.in_steps(lambda module, *maps: module(*maps), x)
-
     def in_steps(self, apply: Callable[..., Tensor], x: Tensor) -> Tensor:
         """The network as modules that are applied to whole maps; :mod:`n3net.restoration.running` does it in parts."""
         noise = x[:, self.channels :].square().mean((1, 2, 3), keepdim=True).sqrt()  # (B, 1, 1, 1)

@@ -201,19 +201,8 @@ def _neighbors(
 
 
 @_neighbors.register_fake
-def _(
-    embedding: Tensor,
-    scale: Tensor,
-    strength: Tensor,
-    values: Tensor,
-    grid: list[int],
-    places: list[int],
-    k: int,
-    euclidean: bool,
-    differences: bool,
-    beside: bool,
-    hard: bool,
-) -> Tensor:
+def _(embedding: Tensor, scale: Tensor, strength: Tensor, values: Tensor, grid: list[int], *others: Any) -> Tensor:
+    places, k, _, _, beside, _ = others
     return _volumes(values, k + beside, *places[8:])
 
 

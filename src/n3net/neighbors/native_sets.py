@@ -59,17 +59,8 @@ def _choose(
 
 
 @_choose.register_fake
-def _(
-    queries: Tensor,
-    items: Tensor,
-    index: Tensor,
-    scale: Tensor,
-    strength: Tensor,
-    values: Tensor,
-    k: int,
-    euclidean: bool,
-    hard: bool,
-) -> Tensor:
+def _(queries: Tensor, *others: Any) -> Tensor:
+    values, k = others[4:6]
     return values.new_empty(*queries.shape[:2], k, values.shape[2])
 
 
@@ -96,22 +87,9 @@ def _choose_backward(
 
 
 @_choose_backward.register_fake
-def _(
-    g: Tensor,
-    queries: Tensor,
-    items: Tensor,
-    index: Tensor,
-    scale: Tensor,
-    strength: Tensor,
-    values: Tensor,
-    k: int,
-    euclidean: bool,
-    hard: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    grads = [
-        torch.empty_like(t, memory_format=torch.contiguous_format) for t in (queries, items, scale, strength, values)
-    ]
-    return grads[0], grads[1], grads[2], grads[3], grads[4]
+def _(g: Tensor, queries: Tensor, items: Tensor, index: Tensor, *others: Any) -> tuple[Tensor, ...]:
+    inputs = queries, items, *others[:3]  # scale, strength, values
+    return tuple(torch.empty_like(t, memory_format=torch.contiguous_format) for t in inputs)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

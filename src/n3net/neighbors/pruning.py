@@ -13,7 +13,7 @@ from n3net.neighbors.limits import compared
 from n3net.neighbors.problem import Sets
 from n3net.selection import log_one_minus, select_from_logits
 
-CHUNK = 8_000_000  # distances that are computed at a time
+CHUNK = 2_000_000  # distances that are computed at a time: they stay in a cache
 
 
 @torch.no_grad()

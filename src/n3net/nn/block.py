@@ -9,6 +9,11 @@ from n3net.neighbors.problem import Choice
 from n3net.nn.options import N3Options, as_options
 from n3net.selection import Rule, check_choice
 
+# The lowest log t that a net of temperatures may predict, 0 being the option's temperature_scale. Choices are hard long
+# before. Beyond it, logits are so large that their gradients are rounding, times their size: one patch of one crop can
+# make a step of training that undoes hundreds.
+COLDEST = -10.0
+
 
 class Block(nn.Module):
     """What the blocks for sets and for images share: the nets, and from their outputs to logit scale and strength."""
@@ -45,7 +50,7 @@ class Block(nn.Module):
         """From the temperature net's output per query to the scale of the logits and the strength of their update."""
         o = self.options
         net = net.to(torch.promote_types(net.dtype, torch.float32))
-        scale = net if o.temperature == "inverse" else torch.exp(-net) / o.temperature_scale
+        scale = net if o.temperature == "inverse" else torch.exp(-net.clamp(min=COLDEST)) / o.temperature_scale
         return scale, scale if o.update == "tempered" else torch.ones_like(scale)
 
     def choosing(

@@ -6,6 +6,9 @@ development bends it.
 The noise of developed photographs is not white: demosaicking, sharpening and JPEG compression leave little of it in the
 highest frequencies. In every third pixel of every third row, neighbours are far enough from each other to have noise of
 their own, so photographs are measured in such parts of them. White noise gives the same there.
+
+Such parts see texture where the photograph itself is calm. So noise is not taken for more than what the calmest patches
+of the whole photograph allow, :func:`_ceiling`.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from torch.nn import functional as F
 
 from n3net.io.arrays import as_plain, numbers, white_of
 from n3net.io.picture import peak_of
-from n3net.noise.white import MEDIAN, PATCH, frequencies, patches_of
+from n3net.noise.white import MEDIAN, PATCH, band, frequencies, patches_of
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.floating[Any]]
@@ -35,6 +38,10 @@ STEP = 3  # pixels between those of a photograph that are looked at together
 WIDTH = 0.08  # of the intensities that a point of a curve is a mean of, black 0 and white 1
 POINTS = 33  # of a curve
 TRUSTED = 0.5  # confidence from which on a curve is good to about 20 %
+ABOVE = 2.0  # the most that noise can be, against what the calmest patches hold of it
+GROWTH = 0.3  # of the intensities over which noise grows or falls by a factor e at most
+DROPPED = 2  # bins that may be calm without telling the noise: a frame, or what a camera has smoothed
+FINEST = 0.3 / 255  # what rounding to 8 bits leaves
 BLUR = 7  # pixels along one side that tell the intensity of a noisy pixel
 
 
@@ -123,7 +130,7 @@ def estimate_curve(channel: Array, peak: float | None = None) -> NoiseCurve:
     most = np.sqrt([b.patches for b in bins])
     weights = most / (1 + 4 * np.square([max(0.0, b.texture - 1) for b in bins]))
     near = weights * np.exp(-0.5 * np.square((levels[:, None] - at) / WIDTH)) + 1e-9 * weights  # (POINTS, bins)
-    sigmas = np.sqrt((near * variances).sum(1) / near.sum(1))
+    sigmas = np.minimum(np.sqrt((near * variances).sum(1) / near.sum(1)), _ceiling(channel, peak, levels))
     return NoiseCurve(levels, sigmas, float(weights.sum() / most.sum()))
 
 
@@ -161,6 +168,31 @@ def known_map(noisy: Floats, clean: Floats) -> npt.NDArray[np.float32]:
         sums, counts = np.bincount(place, errors, POINTS), np.bincount(place, minlength=POINTS)
         total += np.interp(at, np.arange(POINTS), near @ sums / (near @ counts))
     return 255 * np.sqrt(total / clean.shape[-1])
+
+
+def _ceiling(channel: Array, peak: float, levels: Floats) -> Floats:
+    """The most that noise can be at these levels.
+
+    All of a patch's energy but that of its mean and slope is noise or texture. The calmest 2 % of the patches of
+    similar brightness have hardly any texture, or the limit is too high; noise of other brightness differs little.
+    """
+    unknown = np.full(len(levels), math.inf)
+    if min(channel.shape) < PATCH:
+        return unknown
+    patches = patches_of(channel, PATCH).astype(np.float32) / np.float32(peak)  # (N, size²)
+    inside = (patches > 0) & (patches < 1)
+    told = (inside.mean(1) > 0.9) & (patches.min(1) < patches.max(1))
+    patches = patches[told]
+    count = min(BINS, len(patches) // FEWEST)
+    if count <= DROPPED:
+        return unknown
+    means, detail = patches.mean(1), band(PATCH, 2, 2 * PATCH)
+    energy = np.sqrt(np.square(patches @ detail).sum(1) / detail.shape[1])  # (N,)
+    bins = np.array_split(np.argsort(means, kind="stable"), count)
+    at = np.array([means[chosen].mean() for chosen in bins])
+    least = np.array([max(FINEST, float(np.quantile(energy[chosen], 2 * CALM))) for chosen in bins])
+    limits = np.sort(least * np.exp(np.abs(levels[:, None] - at) / GROWTH), 1)  # (levels, bins)
+    return ABOVE * limits[:, DROPPED]
 
 
 def _blurred(channel: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

@@ -89,12 +89,17 @@ def patches_of(channel: Array, size: int, most: int = PATCHES) -> Array:
 
 def frequencies(size: int) -> tuple[Floats, Floats]:
     """Bases of a patch's low frequencies, without its mean, and of its high ones, (size², n) each."""
+    return band(size, 1, size), band(size, size + 2, 2 * size)
+
+
+def band(size: int, first: int, last: int) -> Floats:
+    """Cosines of a patch whose two frequencies sum to ``first`` to ``last``, (size², n)."""
     n = np.arange(size)
     cosines = np.cos(np.pi * (n[:, None] + 0.5) * n / size) * math.sqrt(2 / size)  # (pixel, frequency)
     cosines[:, 0] /= math.sqrt(2)
     basis = np.kron(cosines, cosines).astype(np.float32)  # (size², size²)
     frequency = (n[:, None] + n).ravel()
-    return basis[:, (frequency > 0) & (frequency <= size)], basis[:, frequency >= size + 2]
+    return basis[:, (frequency >= first) & (frequency <= last)]
 
 
 def _clear_of_clipping(distance: Floats, least: float) -> Indices:

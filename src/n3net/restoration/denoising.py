@@ -12,7 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from n3net.io.arrays import as_image, white_of
+from n3net.models.interface import Model
 from n3net.models.preparing import prepare
+from n3net.noise.curve import noise_map
+from n3net.noise.kind import kind_of_noise
 from n3net.noise.white import estimate_sigma
 from n3net.restoration.running import Array, Progress, place, run, share
 from n3net.restoration.tiles import Part
@@ -23,7 +26,8 @@ if TYPE_CHECKING:
 
 Sigma = float | Sequence[float] | Array
 
-GRAY, COLOR = "gray", "color"  # names of the weights that are used by default
+GRAY, COLOR = "gray", "color"  # names of the weights that are used by default for white noise
+PHOTO = "photo"  # those for the noise of cameras, and the task that such weights were trained for
 WAYS = 8  # orientations of an image: turned by 0, 90, 180, 270 degrees, and these mirrored
 
 
@@ -39,17 +43,18 @@ def denoise(
     device: str | torch.device = "cpu",
     progress: Progress | None = None,
 ) -> Array:
-    """Remove white Gaussian noise from an image.
+    """Remove the noise of an image.
 
     Args:
         image: (H, W) or (H, W, 3), uint8, uint16 or floats, see :func:`n3net.io.arrays.as_image`.
-        sigma: standard deviation of the noise in gray levels of 0..255 whatever the image's type: a number, one for
-            each channel, or a map (H, W). By default it is estimated, see :func:`n3net.noise.white.estimate_sigma`.
-            Models that know one level only ignore it.
+        sigma: standard deviation of white noise in gray levels of 0..255 whatever the image's type: a number, one for
+            each channel, or a map (H, W). By default it is estimated, see :func:`n3net.noise.white.estimate_sigma`, and
+            :func:`n3net.noise.curve.noise_map` for cameras. Models that know one level only ignore it.
         model: a :class:`n3net.models.Denoiser`, or what :func:`n3net.load` takes: a name or a file; ``"bm3d"`` and the
-            other methods that learn nothing. By default ``"gray"`` or ``"color"``, as the image is. A gray model
-            denoises the channels of a colour image one by one, each with its own noise level. A colour model is given a
-            gray image three times, and its outputs are averaged.
+            other methods that learn nothing. By default what :func:`weights_for` finds, ``"photo"`` where the noise
+            looks like a camera's; if sigma is given, ``"gray"`` or ``"color"``, as the image is. A gray model denoises
+            the channels of a colour image one by one, each with its own noise level. A colour model is given a gray
+            image three times, and its outputs are averaged.
         strength: how much of the correction is made, 0 to 1; some of the noise can look more natural than none.
         best: denoise the image in its eight orientations and take the mean: better by a little, for eight times the
             time.
@@ -67,9 +72,11 @@ def denoise(
     peak = white_of(image, peak)
     check_strength(strength)
     gray = image.ndim == 2 or is_gray(image)
+    if model is None and sigma is None:
+        model = weights_for(image, peak)[0]
     net: Denoiser = prepare(denoiser_for(model, gray), device)  # type: ignore[assignment]
     if sigma is None and net.noise_map:
-        sigma = noise_levels(image, peak)
+        sigma = noise_map(image, peak)[0] if is_for_photographs(net) else noise_levels(image, peak)
     out = np.empty_like(image)
     source, target = (a[..., None] if a.ndim == 2 else a[..., :1] if gray else a for a in (image, out))  # (H, W, C)
     steps = _steps(net, source, target, peak, sigma, strength)
@@ -104,6 +111,29 @@ def is_gray(image: Array) -> bool:
     """Whether the three channels of a colour image (H, W, 3) are the same."""
     first = image[..., 0]
     return all(np.array_equal(first[:64], c[:64]) and np.array_equal(first, c) for c in (image[..., 1], image[..., 2]))
+
+
+def weights_for(image: Array, peak: float | None = None) -> tuple[str, str]:
+    """The name of the weights for the noise that an image has, and what was seen, in words.
+
+    They are ``"photo"`` for the noise of a camera (see :mod:`n3net.noise.kind`), ``"gray"`` for white noise of gray
+    images, and of colours that all have the same, otherwise ``"color"``.
+    """
+    image = _one_of_same(image)
+    found = kind_of_noise(image, peak)
+    if found.camera:
+        return PHOTO, f"noise of a camera ({found.why})"
+    return GRAY if image.ndim == 2 or found.shared else COLOR, f"white noise ({found.why})"
+
+
+def _one_of_same(image: Array) -> Array:
+    """One channel of an image whose channels are all the same, else the image."""
+    return image[..., 0] if image.ndim == 3 and is_gray(image) else image
+
+
+def is_for_photographs(model: Model) -> bool:
+    """Whether a network was trained on the noise of cameras."""
+    return bool(model.record.get("training", {}).get("task") == PHOTO)
 
 
 def denoiser_for(model: str | Path | nn.Module | None, gray: bool) -> Denoiser:
@@ -174,7 +204,7 @@ def _turned(image: Array, way: int) -> Array:
 
 def noise_levels(image: Array, peak: float | None = None) -> tuple[float, ...]:
     """The estimated noise level of each channel, only one where all are the same."""
-    return estimate_sigma(image[..., 0] if image.ndim == 3 and is_gray(image) else image, peak)
+    return estimate_sigma(_one_of_same(image), peak)
 
 
 def _steps(

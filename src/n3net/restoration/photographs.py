@@ -21,16 +21,15 @@ from torch import nn
 from n3net.errors import UserError
 from n3net.io.arrays import as_image, white_of
 from n3net.io.picture import peak_of, to_type
-from n3net.models.interface import Model, Network
+from n3net.models.interface import Network
 from n3net.models.preparing import prepare
 from n3net.noise.curve import noise_map
-from n3net.restoration.denoising import COLOR, GRAY, check_strength, denoise, denoiser_for, is_gray
+from n3net.restoration.denoising import PHOTO, check_strength, denoise, denoiser_for, is_for_photographs, is_gray
 from n3net.restoration.running import Array, Progress
 
 if TYPE_CHECKING:
     from n3net.models import Denoiser
 
-PHOTO = "photo"  # the weights that are used by default, where there are some, and the task of those like them
 STEP = 2  # pixels between those that are denoised together
 SECOND = 0.4  # noise level of the second pass against that of the first
 
@@ -65,8 +64,7 @@ def denoise_photograph(
 
     Args:
         image: (H, W) or (H, W, 3), uint8, uint16 or floats.
-        model: with a noise map, or one that estimates the noise itself, as CBDNet does; by default ``"photo"`` if there
-            are such weights, else as :func:`n3net.denoise` does.
+        model: with a noise map, or one that estimates the noise itself, as CBDNet does; by default ``"photo"``.
         strength, best, peak, tile, device, progress: see there.
     """
     image = as_image(image)
@@ -86,14 +84,7 @@ def denoise_photograph(
 
 def photo_denoiser_for(model: str | Path | nn.Module | None, gray: bool) -> Denoiser:
     """The model itself, by name or file, or the default one for photographs."""
-    return denoiser_for(default_weights(gray) if model is None else model, gray)
-
-
-def default_weights(gray: bool) -> str:
-    """The name of the weights for photographs, or of those for white noise where there are none."""
-    from n3net.weights import available
-
-    return PHOTO if PHOTO in available() else GRAY if gray else COLOR
+    return denoiser_for(PHOTO if model is None else model, gray)
 
 
 def check_model(model: Denoiser) -> None:
@@ -101,11 +92,6 @@ def check_model(model: Denoiser) -> None:
     net = model.net
     if not model.noise_map and not (isinstance(net, Network) and net.estimates_noise):
         raise UserError("--real needs a model with a noise map, this one knows one noise level only")
-
-
-def is_for_photographs(model: Model) -> bool:
-    """Whether a network was trained on the noise of photographs."""
-    return bool(model.record.get("training", {}).get("task") == PHOTO)
 
 
 def _in_parts(values: Array, noise: Array, run: Callable[..., Array], progress: Progress | None) -> Array:

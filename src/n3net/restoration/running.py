@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from n3net.errors import UserError
 from n3net.memory import return_freed_memory
-from n3net.models.interface import Composed, Stepwise
+from n3net.models.interface import Composed, Network, Stepwise
 from n3net.restoration.streaming import stream, tile_for
 from n3net.restoration.tiles import Part, Tile, smallest_size, split
 
@@ -109,17 +109,24 @@ def _outputs(
         given = see(rows, cols)
         yield part.crop, given, _in_steps(net, given, tile, progress)
     elif isinstance(net, Composed):
+        fold = net.fold
 
         def read(y: slice, x: slice) -> Tensor:
-            return see(_moved(y, rows.start), _moved(x, cols.start))
+            pixels = (slice(s.start * fold, min(s.stop * fold, side)) for s, side in zip((y, x), size, strict=True))
+            y, x = pixels
+            return net.folded(see(_moved(y, rows.start), _moved(x, cols.start)))
 
-        tile_size = tile_for(net, *size, tile)
-        for band, given, out in stream(net, size, read, tile=tile_size, pads=part.pads, progress=progress):
-            yield (_moved(band, rows.start), cols), given, out
+        folded = -(-size[0] // fold), -(-size[1] // fold)
+        tile_size = tile_for(net, *folded, None if tile is None else -(-tile // fold))
+        for band, given, out in stream(net, folded, read, tile=tile_size, pads=part.pads, progress=progress):
+            band = slice(band.start * fold, min(band.stop * fold, size[0]))
+            height, width = band.stop - band.start, size[1]
+            there = _moved(band, rows.start), cols
+            yield there, net.unfolded(given, height, width), net.unfolded(out, height, width)
     else:
         given = see(rows, cols)
         more: dict[str, Any] = {} if part.pads is None else {"pads": part.pads}
-        if getattr(net, "tells_progress", False):
+        if isinstance(net, Network) and net.tells_progress:
             more["progress"] = progress
         yield part.crop, given, net(given, **more)
         return_freed_memory()

@@ -235,8 +235,8 @@ def widest_image(net: nn.Module) -> int:
 
 def bytes_per_pixel(net: nn.Module) -> int:
     """Of the activations, an estimate: a block's output, and the input and output of a convolution."""
-    channels = (getattr(module, "out_channels", 1) for module in net.modules())
-    widest = max(count for count in channels if isinstance(count, int))
+    layers = (m for m in net.modules() if isinstance(m, (nn.Conv2d, nn.ConvTranspose2d, N3Block2d)))
+    widest = max((layer.out_channels for layer in layers), default=1)
     return 4 * (3 * widest + 16)
 
 

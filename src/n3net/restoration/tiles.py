@@ -52,6 +52,17 @@ class Tile:
         """What the tile costs."""
         return math.prod(part.stop - part.start for part in self.crop)
 
+    def times(self, fold: int, height: int, width: int) -> Tile:
+        """The same tile of an image ``fold`` times as large; its zeros count in pixels of the network still."""
+        core, crop = (
+            (
+                slice(rows.start * fold, min(rows.stop * fold, height)),
+                slice(cols.start * fold, min(cols.stop * fold, width)),
+            )
+            for rows, cols in (self.core, self.crop)
+        )
+        return Tile(core, crop, self.pads)
+
 
 def split(model: nn.Module, height: int, width: int, tile: int | None = None, memory: int = MEMORY) -> list[Tile]:
     """Tiles of an image for a model, row by row, or strips from top to bottom for a network that is swept over them.
@@ -65,6 +76,15 @@ def split(model: nn.Module, height: int, width: int, tile: int | None = None, me
             as large as ``memory`` allows, in the shape that costs least. Strips do not depend on it.
         memory: bytes that the activations of a tile may need.
     """
+    fold = fold_of(model)
+    if fold > 1:
+        size, side = (-(-height // fold), -(-width // fold)), None if tile is None else -(-tile // fold)
+        return [part.times(fold, height, width) for part in _split(model, *size, side, memory)]
+    return _split(model, height, width, tile, memory)
+
+
+def _split(model: nn.Module, height: int, width: int, tile: int | None, memory: int) -> list[Tile]:
+    """The same where a pixel of the network is one of the image."""
     if tile is not None and tile < 1:
         raise ValueError(f"tile: expected a side of at least 1 pixel, got {tile}")
     net = model.net if isinstance(model, Model) and isinstance(model.net, nn.Module) else model
@@ -104,9 +124,9 @@ def split(model: nn.Module, height: int, width: int, tile: int | None = None, me
 def smallest_size(model: nn.Module, height: int, width: int) -> tuple[int, int]:
     """The size of an image, or a larger one if its patches are fewer than the neighbours that the model looks for."""
     for block in (m for m in model.modules() if isinstance(m, N3Block2d)):
-        grid = block.matching
-        if grid.grid(height, width).fewest_candidates() < block.k:
-            least = (grid.window - 1) * grid.stride + grid.patch_size
+        grid, fold = block.matching, fold_of(model)
+        if grid.grid(-(-height // fold), -(-width // fold)).fewest_candidates() < block.k:
+            least = fold * ((grid.window - 1) * grid.stride + grid.patch_size)
             height, width = max(height, least), max(width, least)
     return height, width
 
@@ -169,10 +189,14 @@ def _cheapest(rows: _Axis, cols: _Axis, pixels: int) -> tuple[list[_Part], list[
     return rows.parts(best_rows[2]), cols.parts(best_cols[2])
 
 
+def fold_of(model: nn.Module) -> int:
+    """Pixels a side that are one of the network."""
+    return next((module.fold for module in model.modules() if isinstance(module, Composed)), 1)
+
+
 def _matching(model: nn.Module) -> Matching | None:
     """The patch grid of the model's blocks."""
-    candidates = [getattr(module, "matching", None) for module in model.modules()]
-    grids = {grid for grid in candidates if isinstance(grid, Matching)}
+    grids = {module.matching for module in model.modules() if isinstance(module, N3Block2d)}
     if len(grids) > 1:
         raise ValueError(
             f"the blocks of a network that runs in tiles must share one patch grid, got {sorted(map(str, grids))}"

@@ -45,6 +45,7 @@ class Server:
         self.uploads = Uploads(folder, limits, self.soon, self.changed)
         self.queue = Queue(folder, limits, self.late, self.changed)
         self.looks: dict[str, tuple[Path, str]] = {}
+        self._explorable: list[str] | None = None
 
     def changed(self) -> None:
         self.version += 1
@@ -89,7 +90,7 @@ class Server:
         return {"id": identity, "name": f"{title}-neighbours.html", **about}
 
     async def explorable(self) -> list[str]:
-        if not hasattr(self, "_explorable"):
+        if self._explorable is None:
             self._explorable = await self.soon.call(tasks.explorable)
         return self._explorable
 

@@ -18,7 +18,7 @@ from n3net.raw import SUFFIXES as RAW_SUFFIXES
 
 LONGEST_NAME = 120
 WORKS: dict[str, tuple[type[Work], tuple[str, ...]]] = {
-    "denoise": (Denoise, ("sigma", "real", "strength")),
+    "denoise": (Denoise, ("sigma", "real", "white_noise", "strength")),
     "upscale": (Upscale, ("factor",)),
 }
 RANGES = {"sigma": (0, 255), "strength": (0, 1), "factor": (1, 4)}
@@ -38,8 +38,8 @@ def work_of(content: Any) -> Work:
         if key in RANGES and value is not None:
             number(value, key, *RANGES[key])
     work = from_mapping(kind, settings)
-    if isinstance(work, Denoise) and work.real and work.sigma is not None:
-        raise UserError("--real estimates the noise of each pixel; leave out --sigma")
+    if isinstance(work, Denoise):
+        work.check_noise()
     return work
 
 

@@ -183,8 +183,7 @@ def match(sources: Sequence[Path], names: Sequence[str], cameras: Any, max_megap
     """Matches of two pictures as ``n3net match`` writes them to JSON, and the pose in words."""
     from n3net.correspondence.filtering import MODEL
     from n3net.correspondence.matching import look, match_views, open_image
-    from n3net.correspondence.results import document
-    from n3net.jobs.matching import describe
+    from n3net.correspondence.results import describe, document
 
     seen = []
     for i, (source, name) in enumerate(zip(sources, names, strict=True)):
@@ -218,20 +217,20 @@ def _kept(work: Work) -> Work:
 
 
 @lru_cache(maxsize=4)
-def _network(upscaler: str | None, photograph: bool, gray: bool) -> Any:
+def _network(weights: str | None, photograph: bool, gray: bool) -> Any:
     """The default networks, ready to run; those of previews, whose other settings change all the time."""
     from n3net.models.preparing import prepare
     from n3net.restoration import denoising, photographs, upscaling
 
-    if upscaler is not None:
+    if weights == upscaling.DEFAULT:
         return prepare(upscaling.upscaler_for(None))
-    return prepare((photographs.photo_denoiser_for if photograph else denoising.denoiser_for)(None, gray))
+    return prepare((photographs.photo_denoiser_for if photograph else denoising.denoiser_for)(weights, gray))
 
 
 def _upscaled(part: Picture, work: Upscale) -> tuple[Any, str, float]:
-    from n3net.restoration.upscaling import upscale
+    from n3net.restoration.upscaling import DEFAULT, upscale
 
-    out = upscale(part.pixels, work.factor, _network("upscale", False, False), peak=part.peak)
+    out = upscale(part.pixels, work.factor, _network(DEFAULT, False, False), peak=part.peak)
     return out, f"x{work.factor:g}", work.factor
 
 
@@ -239,8 +238,9 @@ def _denoised(part: Picture, picture: Picture, place: tuple[slice, slice], work:
     from n3net.restoration.denoising import denoise, is_gray, noise_levels
     from n3net.restoration.photographs import denoise_photograph
 
-    net = _network(None, work.real, part.pixels.ndim == 2 or is_gray(part.pixels))
-    if work.real:
+    camera, weights, _ = work.choose(picture)
+    net = _network(weights, camera, part.pixels.ndim == 2 or is_gray(part.pixels))
+    if camera:
         result = denoise_photograph(part.pixels, net, peak=part.peak, strength=work.strength)
         return result.pixels, f"σ {np.median(result.noise):.1f} estimated here"
     if work.sigma is not None:

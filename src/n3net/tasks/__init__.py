@@ -125,7 +125,7 @@ def _run_file(path: Path) -> ModuleType:
     return importlib.import_module(path.stem)
 
 
-def data_root(root: str | None) -> Path:
+def training_root(root: str | None) -> Path:
     """The folder that data paths start from: the config's, or ``$N3NET_DATA``, or the current one."""
     import os
 

@@ -19,7 +19,7 @@ from n3net.correspondence.synthetic import Poses, rotation_about, synthetic_pair
 from n3net.errors import UserError
 from n3net.models import create
 from n3net.models.cnnet import CNNet
-from n3net.tasks import Task, build, data_root
+from n3net.tasks import Task, build, training_root
 from n3net.tasks.data import Batch, choose, stack
 
 LEAST = 8  # matches that a pose is computed from
@@ -93,7 +93,7 @@ class Correspondences(Task):
     def __init__(self, options: CorrespondenceOptions, model: dict[str, Any], seed: int) -> None:
         self.options, self.seed, self.model = options, seed, dict(model)
         self.metric = options.choose_by
-        root = data_root(options.root)
+        root = training_root(options.root)
         self.train = _Joined([PairFile(root / place) for place in options.train])
         validation = _Joined([PairFile(root / place) for place in options.validation])
         shared = {f.path.resolve() for f in self.train.files} & {f.path.resolve() for f in validation.files}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from n3net.errors import UserError
-from n3net.tasks import Task, data_root
+from n3net.tasks import Task, training_root
 from n3net.tasks.data import Images, choose, random_crop
 from n3net.tasks.recoloring import recolor
 
@@ -56,7 +56,7 @@ class ImageTask(Task):
 
     def __init__(self, options: Any, model: dict[str, Any], seed: int, channels: int, smallest: int) -> None:
         self.options, self.seed, self.model = options, seed, dict(model)
-        root = data_root(options.root)
+        root = training_root(options.root)
         self.train = Images([root / place for place in options.train], channels, smallest)
         validation = Images([root / place for place in options.validation], channels)
         shared = {p.resolve() for p in self.train.paths} & {p.resolve() for p in validation.paths}

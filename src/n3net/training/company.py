@@ -1,10 +1,12 @@
-"""The processes of a run: who they are, and whether all of them have the same files before them."""
+"""The processes of a run: how they start, who they are, and whether all of them have the same files before them."""
 
 from __future__ import annotations
 
+import os
 import platform
 import time
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,32 @@ import torch
 import torch.distributed as dist
 
 from n3net.errors import UserError
-from n3net.training import checkpoint
+from n3net.training import checkpoint, require
+from n3net.training.config import Config, seconds
 
 PATIENCE = 30.0  # seconds that a shared directory may take to show a file of another host
+
+
+def fabric_of(config: Config) -> Any:
+    """The devices and processes that a config asks for, or those that torchrun has started."""
+    devices, nodes = config.devices, config.nodes
+    if "LOCAL_WORLD_SIZE" in os.environ:  # started by torchrun
+        devices = int(os.environ["LOCAL_WORLD_SIZE"])
+        nodes = int(os.environ["WORLD_SIZE"]) // devices
+    strategy: Any = "auto"
+    try:
+        if devices * nodes > 1:
+            wait = timedelta(seconds=seconds(config.timeout))
+            strategy = require("lightning_fabric.strategies").DDPStrategy(timeout=wait)
+        return require("lightning_fabric").Fabric(
+            accelerator=config.accelerator,
+            devices=devices,
+            num_nodes=nodes,
+            strategy=strategy,
+            precision=config.precision,
+        )
+    except (ValueError, RuntimeError) as error:
+        raise UserError(f"accelerator, devices, nodes or precision: {error}") from error
 
 
 def gathered(value: Any, world: int) -> list[Any]:

@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from n3net.checking import from_mapping, nearest, shown
+from n3net.checking import from_mapping, named, nearest, shown
 from n3net.errors import UserError
 from n3net.io.files import opened
 
@@ -163,12 +163,12 @@ def load(source: str, overrides: list[str] | tuple[str, ...] = ()) -> Config:
     for override in overrides:
         key, equals, text = override.partition("=")
         if not equals or not key:
-            raise UserError(f"{override!r}: expected key=value, such as optimizer.lr=1e-3")
+            raise UserError(f"{shown(override)}: expected key=value, such as optimizer.lr=1e-3")
         try:
             value: Any = _parse(text) if text else None
         except NOT_YAML:
-            given = shown(text)
-            raise UserError(f"{key}: expected a value in YAML, such as 3, name or [a, b], got {given}") from None
+            wanted = "expected a value in YAML, such as 3, name or [a, b]"
+            raise UserError(f"{named(key)}: {wanted}, got {shown(text)}") from None
         for part in reversed(key.strip().split(".")):
             value = {part: value}
         content = merge(content, value)

@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from n3net.io.files import writing
+from n3net.training.config import Config
+from n3net.training.state import Pace, State
 
 PLAIN_EVERY = 30.0  # seconds between lines where there is no terminal
 
@@ -20,14 +22,17 @@ class Reporter:
 
     Args:
         run: folder of the run.
+        config: its settings.
+        unit: what a batch has, in one word.
         step: that the run starts from; later lines of an earlier attempt are removed from the log.
-        active: whether this process speaks.
+        rank, world: number of this process, the first of which speaks, and how many there are.
     """
 
-    def __init__(self, run: Path, step: int, active: bool = True) -> None:
-        self.active, self.console = active, Console(highlight=False, soft_wrap=True)
+    def __init__(self, run: Path, config: Config, unit: str, step: int, rank: int = 0, world: int = 1) -> None:
+        self.active, self.console = rank == 0, Console(highlight=False, soft_wrap=True)
+        self._config, self._unit, self._world = config, unit, world
         self._last_line = 0.0
-        if not active:
+        if not self.active:
             return
         self._log = run / "log.jsonl"
         _truncate(self._log, step)
@@ -50,11 +55,26 @@ class Reporter:
         if self.active:
             self.console.print(text, markup=False)
 
-    def show(self, step: int, fraction: float, figures: dict[str, str]) -> None:
+    def stepped(self, state: State, pace: Pace, fraction: float, left: float, waited: float) -> None:
+        """After each step: the smoothed figures, the speed, the part of it spent waiting for data, what is left."""
+        speed, waiting = pace.steps * self._config.batch_size / pace.seconds, waited / pace.seconds
+        each = f" ({speed / self._world:.1f} each)" if self._world > 1 else ""
+        shown = {name: f"{value:.4g}" for name, value in state.means.items()}
+        shown |= {f"{self._unit}/s": f"{speed:.1f}{each}", "waiting": f"{waiting:.1%}", "left": duration(left)}
+        self._show(state.step, fraction, "  ".join(f"{name} {value}" for name, value in shown.items()))
+        if state.step % self._config.log_every == 0:
+            self.record(state.step, "speed", {"items_per_second": speed, "waiting": waiting})
+
+    def validated(self, step: int, scores: dict[str, float], took: float) -> None:
+        """After each validation."""
+        self.record(step, "validation", scores)
+        text = "  ".join(f"{name} {value:.3f}" for name, value in scores.items())
+        self.say(f"step {step}  validation  {text}  ({duration(took)})")
+
+    def _show(self, step: int, fraction: float, text: str) -> None:
         """The state of the run: live on a terminal, else a line from time to time."""
         if not self.active:
             return
-        text = "  ".join(f"{name} {value}" for name, value in figures.items())
         self._progress.update(self._bar, completed=fraction, description=f"step {step}", figures=text)
         if not self.console.is_terminal and time.monotonic() - self._last_line > PLAIN_EVERY:
             self._last_line = time.monotonic()

@@ -127,7 +127,10 @@ def expected_shapes(recipe: Recipe) -> dict[str, tuple[int, ...]]:
 
 
 def _read_header(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Our document and the description of the tensors, after checking that the file can be what it says."""
+    """Our document and the description of the tensors, after checking that the file can be what it says.
+
+    By hand, not by ``safe_open``: a header is limited before it is parsed, and words say what a damaged file lacks.
+    """
     if not path.is_file():
         raise UserError(f"{path}: there is no such file")
     size = path.stat().st_size

@@ -4,7 +4,7 @@ import { choice, el, slider } from "./dom.js";
 /** @typedef {import("./state.js").Work} Work */
 
 const HINTS = {
-  automatic: "Even noise, whose level is estimated. Raw files tell their own.",
+  automatic: "Looks whether the noise is a camera's or even, and how strong. Raw files tell their own.",
   photograph: "Noise of cameras and phones, which differs between dark and bright.",
   hand: "You say how strong the noise is, in gray levels of 0 to 255.",
 };

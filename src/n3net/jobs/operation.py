@@ -25,7 +25,7 @@ class Named(Protocol):
 J = TypeVar("J", bound=Named)
 
 
-class Task(ABC, Generic[J]):
+class Operation(ABC, Generic[J]):
     """Settings, which can be sent to another process, and what is done with a job.
 
     Attributes:
@@ -68,7 +68,7 @@ class Task(ABC, Generic[J]):
 
 
 @dataclass(frozen=True)
-class Pictures(Task[Job]):
+class Pictures(Operation[Job]):
     """Image files to image files."""
 
     work: Work

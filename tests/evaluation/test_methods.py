@@ -1,0 +1,92 @@
+"""What is measured: networks and methods by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from n3net import weights
+from n3net.errors import UserError
+from n3net.evaluation import psnr
+from n3net.evaluation.gaussian import noise
+from n3net.evaluation.images import image_set
+from n3net.evaluation.methods import method, trained_for
+from n3net.evaluation.raw import raw_method
+from n3net.evaluation.superresolution import upscaler
+from n3net.models import create
+from n3net.raw.simulation import LEVELS
+from n3net.restoration import running
+from small import save_small
+
+pytestmark = pytest.mark.usefixtures("user")
+
+
+def test_methods(data: Path, tmp_path: Path) -> None:
+    path = save_small(tmp_path / "d.safetensors", "dncnn-17")
+    told = save_small(tmp_path / "t.safetensors", "dncnn-17", noise_map=True)
+    clean = image_set(data).read(0)
+    noisy = clean + noise(clean.shape, 25, 0)
+    assert method(f"nn3d:{told}").run(noisy, 25).shape == clean.shape
+    assert method(f"two=nn3d:{path},{told}").run(noisy, 25).shape == clean.shape
+    with pytest.raises(UserError, match="one noise level only"):
+        method(f"nn3d:{path}")
+    pytest.importorskip("skimage")
+    assert psnr(method("nlm").run(noisy, 25), clean) > psnr(noisy, clean) + 3
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "sr", "raw"])
+@pytest.mark.parametrize("size", [(190, 165), (12, 13)])
+def test_networks_run_in_tiles(kind: str, size: tuple[int, int], tmp_path: Path, monkeypatch: Any) -> None:
+    """Large images with little memory, and images with fewer patches than neighbours."""
+    options = {"features": 4, "depth": 2, "k": 7, "window": 5}
+    torch.manual_seed(0)
+    model = {
+        "gaussian": lambda: create("n3net", noise_map=True, **options),
+        "sr": lambda: create("n3net-sr", **options),
+        "raw": lambda: create("raw-n3net", **options),
+    }[kind]()
+    path = weights.save(tmp_path / "net.safetensors", model)
+    make = {"gaussian": method, "sr": upscaler, "raw": raw_method}[kind]
+    factor = 3 if kind == "sr" else 1  # by which the result is larger
+    shape = (4 if kind == "raw" else 1, *(side // factor for side in size))
+    image = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+    level: Any = LEVELS["middle"] if kind == "raw" else 3.0
+    parts: list[Any] = []
+
+    def run(net: Any, size: Any, read: Any, write: Any, tile: int | None = None, **others: Any) -> None:
+        whole_run(net, size, lambda part: parts.append(part) or read(part), write, tile=30, **others)
+
+    whole = make(str(path)).run(image, level)
+    whole_run = running.run
+    monkeypatch.setattr(running, "run", run)
+    tiled = make(str(path)).run(image, level)
+    assert tiled.shape == (shape[0], factor * shape[1], factor * shape[2])
+    torch.testing.assert_close(tiled, whole, atol=1e-5, rtol=0)
+    assert len(parts) > 4 or size == (12, 13)
+    if kind == "gaussian" and size != (12, 13):
+        with torch.inference_mode():
+            expected = model.eval()(image[None], sigma=level)[0]
+        torch.testing.assert_close(whole, expected, atol=1e-5, rtol=0)
+
+
+def test_the_package_bm3d_is_optional() -> None:
+    with pytest.raises(UserError, match="pip install"):
+        method("bm3d-package")
+
+
+@pytest.mark.parametrize(
+    ("training", "expected"),
+    [
+        ({"sigma": 25}, (25, 25)),
+        ({"sigma": [0, 75]}, (0, 75)),
+        ({"config": {"data": {"sigma": [5, 50]}}}, (5, 50)),
+        ({"data": {"sigma": [0, 55]}, "config": {"data": {}}}, (0, 55)),  # a config without it: the task's default
+        ({}, None),
+        (None, None),
+    ],
+)
+def test_noise_levels_of_training(training: Any, expected: Any) -> None:
+    assert trained_for({"training": training}) == expected

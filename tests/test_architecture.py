@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -101,6 +102,18 @@ def test_dependencies_point_downwards(name: str) -> None:
         if folder(target) not in allowed and not (target == taken and taken in PUBLIC["n3net"].split())
     ]
     assert not wrong
+
+
+def test_contributing_draws_the_layers_as_they_are() -> None:
+    text = (ROOT.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    drawn = re.split(r"^```\w*$", text, flags=re.MULTILINE)[1].strip().splitlines()
+    names = [line[:35].split() for line in drawn[:-1]] + [drawn[-1].split("      ")[0].split()]
+    level = {name: i for i, row in enumerate(names) for name in row}
+    assert set(MAY_IMPORT) | BASE == set(level)
+    assert not [(name, b) for name, below in MAY_IMPORT.items() for b in below.split() if level[b] <= level[name]]
+    named = set(re.findall(r"`([\w/]+/\w+\.(?:py|cpp))`", text))
+    assert len(named) > 20
+    assert not [name for name in named if not (ROOT / name).is_file() and not (ROOT.parents[1] / name).is_file()]
 
 
 def test_single_files_import_single_files_only() -> None:

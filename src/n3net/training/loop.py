@@ -71,7 +71,7 @@ class Trainer:
         torch.manual_seed(config.seed)
         self.net = task.build_model()
         before = start_from(config.start, self.net)
-        if config.channels_last:
+        if config.channels_last and not config.winograd:  # the kernel takes weights as they are
             self.net = self.net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.average = Average(self.net, config.ema)
         if config.winograd:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,7 +42,7 @@ MAY_IMPORT = {
 }
 
 PUBLIC = {
-    "n3net": "__version__ denoise load match nearest select upscale",
+    "n3net": "__version__ denoise load match models nearest nn select upscale weights",
     "n3net.nn": "N3Block N3Block1d N3Block2d N3Options PRESETS",
     "n3net.models": "CNNet CorrespondenceN3Net Denoiser DnCNN FFDNet N3Net NN3D RED30 Upscaler create",
     "n3net.weights": "available digest import_file info load locate save user_directory",
@@ -101,6 +104,18 @@ def test_dependencies_point_downwards(name: str) -> None:
     assert not wrong
 
 
+def test_contributing_draws_the_layers_as_they_are() -> None:
+    text = (ROOT.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    drawn = re.split(r"^```\w*$", text, flags=re.MULTILINE)[1].strip().splitlines()
+    names = [line[:35].split() for line in drawn[:-1]] + [drawn[-1].split("      ")[0].split()]
+    level = {name: i for i, row in enumerate(names) for name in row}
+    assert set(MAY_IMPORT) | BASE == set(level)
+    assert not [(name, b) for name, below in MAY_IMPORT.items() for b in below.split() if level[b] <= level[name]]
+    named = set(re.findall(r"`([\w/]+/\w+\.(?:py|cpp))`", text))
+    assert len(named) > 20
+    assert not [name for name in named if not (ROOT / name).is_file() and not (ROOT.parents[1] / name).is_file()]
+
+
 def test_single_files_import_single_files_only() -> None:
     wrong = [(m, t) for m, path in modules().items() if m in BASE for t, _ in imports(path) if t not in BASE]
     assert not wrong
@@ -121,3 +136,12 @@ def test_public_names_are_there(module: str) -> None:
     found = importlib.import_module(module)
     missing = [name for name in PUBLIC[module].split() if not hasattr(found, name)]
     assert not missing
+
+
+def test_modules_need_no_import_of_their_own_and_none_is_heavy() -> None:
+    program = (
+        "import sys, n3net; assert not {'torch', 'numpy', 'PIL'} & {*sys.modules}; "
+        "n3net.nn.N3Block2d; n3net.models.create; n3net.weights.available; assert 'models' in dir(n3net)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

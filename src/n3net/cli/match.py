@@ -16,7 +16,7 @@ from n3net.cli.pictures import Device, Force, finite
 from n3net.errors import UserError
 
 if TYPE_CHECKING:
-    from n3net.jobs.matching import Pair
+    from n3net.jobs.matching import ImagePair
 
 SETTINGS = "settings.json"  # of the run that wrote a directory of pairs
 
@@ -144,8 +144,8 @@ def command(
         raise typer.Exit(1)
 
 
-def _jobs(photos: Sequence[Path], pairs: Path | None, images: Path | None, output: Path | None) -> list[Pair]:
-    from n3net.jobs.matching import Pair
+def _jobs(photos: Sequence[Path], pairs: Path | None, images: Path | None, output: Path | None) -> list[ImagePair]:
+    from n3net.jobs.matching import ImagePair
 
     if pairs is None:
         if len(photos) != 2:
@@ -153,18 +153,18 @@ def _jobs(photos: Sequence[Path], pairs: Path | None, images: Path | None, outpu
         target = output or Path(f"{photos[0].stem}-{photos[1].stem}-matches")
         base = _common_folder(photos)
         first, second = (str(path.relative_to(base)) for path in photos)
-        return [Pair((first, second), base, target / "matches")]
+        return [ImagePair((first, second), base, target / "matches")]
     if photos:
         raise UserError("give two images, or --pairs, not both")
     target = output or pairs.with_name(f"{pairs.stem}-matches")
-    jobs: dict[tuple[str, str], Pair] = {}
+    jobs: dict[tuple[str, str], ImagePair] = {}
     owners: dict[str, tuple[str, str]] = {}
     for first, second in read_pairs(pairs):
         stem = "--".join(name.replace("/", "_").replace("\\", "_") for name in (first, second))
         other = owners.setdefault(stem, (first, second))
         if other != (first, second):
             raise UserError(f"{first} {second} and {' '.join(other)} would both be written to {stem}; rename one image")
-        jobs[first, second] = Pair((first, second), images or pairs.parent, target / stem)
+        jobs[first, second] = ImagePair((first, second), images or pairs.parent, target / stem)
     return list(jobs.values())
 
 
@@ -222,7 +222,7 @@ def _check_settings(path: Path, settings: dict[str, Any], force: bool) -> None:
     save_json(path, dict(settings), force=True)
 
 
-def _write_database(path: Path, jobs: Sequence[Pair], force: bool) -> None:
+def _write_database(path: Path, jobs: Sequence[ImagePair], force: bool) -> None:
     from n3net.correspondence.adapters import write_database
     from n3net.correspondence.results import load_npz
 

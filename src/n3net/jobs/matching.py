@@ -23,7 +23,7 @@ REMEMBERED = 64  # images whose keypoints are not computed again for the next pa
 
 
 @dataclass(frozen=True)
-class Pair:
+class ImagePair:
     """Two images by name, the directory that these are relative to, and the path of the outputs without ending."""
 
     images: tuple[str, str]
@@ -49,7 +49,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Match(Operation[Pair]):
+class Match(Operation[ImagePair]):
     """Matches two photographs.
 
     Args:
@@ -111,13 +111,13 @@ class Match(Operation[Pair]):
         check(self.estimator)
         self._net  # noqa: B018
 
-    def inputs(self, job: Pair) -> list[Path]:
+    def inputs(self, job: ImagePair) -> list[Path]:
         return list(job.paths)
 
-    def output(self, job: Pair) -> Path:
+    def output(self, job: ImagePair) -> Path:
         return job.file(".json")
 
-    def do(self, job: Pair, force: bool, progress: Progress) -> Record:
+    def do(self, job: ImagePair, force: bool, progress: Progress) -> Record:
         from n3net.correspondence.matching import match_views
         from n3net.correspondence.results import document, save_json, save_npz
 
@@ -141,7 +141,7 @@ class Match(Operation[Pair]):
         save_json(job.file(".json"), document(matches, self.settings), force=True)
         return self._record(job, matches, time.perf_counter() - start)
 
-    def _record(self, job: Pair, matches: Matches, seconds: float) -> Record:
+    def _record(self, job: ImagePair, matches: Matches, seconds: float) -> Record:
         from n3net.correspondence.results import describe, describe_fully
 
         counts = f"{len(matches.kept)} matches, {int(matches.kept.sum())} kept, {int(matches.inliers.sum())} agree"
@@ -192,7 +192,7 @@ class Match(Operation[Pair]):
 
         return see
 
-    def _draw(self, job: Pair, matches: Matches) -> None:
+    def _draw(self, job: ImagePair, matches: Matches) -> None:
         from n3net.correspondence.matching import open_image
         from n3net.correspondence.picture import draw
         from n3net.io.files import writing

@@ -1,6 +1,7 @@
 """Builds the kernel: a shared library with a plain C interface, loaded by ctypes, so that one serves every Python.
 
-Without a C++ compiler, or with one that fails, the build goes on without it.
+Without a C++ compiler, or with one that fails, the build goes on without it. The pages of docs/ are copied into the
+package, for `n3net help`.
 """
 
 import sys
@@ -11,6 +12,7 @@ from textwrap import shorten
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 from setuptools.errors import BaseError, CCompilerError
 
 FOLDER = "src/n3net/kernel"
@@ -42,6 +44,16 @@ class BuildKernel(build_ext):
             self.extensions = self.distribution.ext_modules = []
 
 
+class BuildPython(build_py):
+    def run(self):
+        super().run()
+        if not self.editable_mode:  # else they are found in docs/
+            pages = Path(self.build_lib, "n3net", "pages")
+            self.mkpath(str(pages))
+            for page in sorted(Path("docs").glob("*.md")):
+                self.copy_file(str(page), str(pages / page.name))
+
+
 class Wheel(bdist_wheel):
     """For any Python 3: of this platform with the kernel, of any without."""
 
@@ -55,7 +67,7 @@ class Wheel(bdist_wheel):
 
 
 setup(
-    cmdclass={"build_ext": BuildKernel, "bdist_wheel": Wheel},
+    cmdclass={"build_ext": BuildKernel, "build_py": BuildPython, "bdist_wheel": Wheel},
     ext_modules=[
         Extension(
             "n3net.kernel.libn3net",

@@ -1,4 +1,4 @@
-"""The site: `make docs`. Pages are the Markdown files of this folder, the API comes from docstrings; nothing is fetched.
+"""The site: `make docs`. Pages are the Markdown files here, the API comes from docstrings, and nothing is fetched.
 
 Equations become MathML when the site is built, so that browsers need no script and no fonts for them.
 """
@@ -84,7 +84,7 @@ def _title(file: Path) -> str:
 
 
 def _target(folder: Path, link: str, name: str) -> str:
-    """A link of a file in ``folder`` as one of the page ``name``: to the page that shows what it means, or to a file."""
+    """A link of a file in ``folder`` as one of the page ``name``: to the page that shows it, or to a file."""
     file = os.path.normpath(folder / link)
     if file in ELSEWHERE:
         file = f"docs/{ELSEWHERE[file]}.md"

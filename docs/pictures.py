@@ -21,7 +21,9 @@ from PIL import Image
 
 DOCS = Path(__file__).parent
 WIDEST = 1400  # pixels of a picture on a page
-BLOCK = re.compile(r"```\n(?P<commands>.*?)```\n+!\[[^\]]*\]\(images/(?P<stem>[\w-]+)\.(?P<suffix>png|jpg)\)", re.DOTALL)
+BLOCK = re.compile(
+    r"```\n(?P<commands>.*?)```\n+!\[[^\]]*\]\(images/(?P<stem>[\w-]+)\.(?P<suffix>png|jpg)\)", re.DOTALL
+)
 
 
 def inputs(folder: Path) -> None:
@@ -164,7 +166,7 @@ def cells(path: Path) -> None:
 
     pixels, channels, slots, k = 25, 8, 224, 7  # of a cell; the paper's block
     counts = {"distances": 4 * slots * channels * pixels, "neighbours": 4 * k * slots * channels * pixels}
-    for row, (name, number) in enumerate(counts.items()):
+    for row, number in enumerate(counts.values()):
         right.barh(row - 0.19, number / pixels, 0.36, color=orange, label="patch by patch" if not row else None)
         right.barh(row + 0.19, number / pixels / 4, 0.36, color=green, label="cell by cell" if not row else None)
         for offset, value in ((-0.19, number / pixels), (0.19, number / pixels / 4)):
@@ -201,7 +203,9 @@ def winograd(path: Path) -> None:
     for x in (6.3, 15.3, 24.3):
         axis.add_patch(FancyArrowPatch((x, 3), (x + 2.4, 3), arrowstyle="-|>", mutation_scale=16, color="0.3"))
     axis.add_patch(Rectangle((8.3, -1.2), 16.6, 9.6, fill=False, linestyle="--", edgecolor="0.4"))
-    axis.text(16.5, 8.15, "24 tiles at a time: never leaves the second-level cache", ha="center", fontsize=9.5, color="0.3")
+    axis.text(
+        16.5, 8.15, "24 tiles at a time: never leaves the second-level cache", ha="center", fontsize=9.5, color="0.3"
+    )
     figure.tight_layout()
     figure.savefig(path, dpi=110)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,7 +42,7 @@ MAY_IMPORT = {
 }
 
 PUBLIC = {
-    "n3net": "__version__ denoise load match nearest select upscale",
+    "n3net": "__version__ denoise load match models nearest nn select upscale weights",
     "n3net.nn": "N3Block N3Block1d N3Block2d N3Options PRESETS",
     "n3net.models": "CNNet CorrespondenceN3Net Denoiser DnCNN FFDNet N3Net NN3D RED30 Upscaler create",
     "n3net.weights": "available digest import_file info load locate save user_directory",
@@ -134,3 +136,12 @@ def test_public_names_are_there(module: str) -> None:
     found = importlib.import_module(module)
     missing = [name for name in PUBLIC[module].split() if not hasattr(found, name)]
     assert not missing
+
+
+def test_modules_need_no_import_of_their_own_and_none_is_heavy() -> None:
+    program = (
+        "import sys, n3net; assert not {'torch', 'numpy', 'PIL'} & {*sys.modules}; "
+        "n3net.nn.N3Block2d; n3net.models.create; n3net.weights.available; assert 'models' in dir(n3net)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -51,6 +51,13 @@ def test_point_clouds(tmp_path: Path) -> None:
     assert min(min(of_seeds) for of_seeds in shares.values()) > 0.35  # of four parts
 
 
+def test_deblur(tmp_path: Path) -> None:
+    chelsea = pytest.importorskip("skimage.data", reason="scikit-image has the photograph").chelsea()
+    scores = example("deblur").compare(chelsea[60:156, 110:206] / 255, str(tmp_path / "x.png"), rounds=4)
+    assert (tmp_path / "x.png").stat().st_size > 10_000
+    assert scores["seen"] < scores["Wiener"] < scores["N3Net"]
+
+
 def test_reconstruct(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Eight of the photographs of sceaux_castle; all eleven, in the same way, with the example itself."""
     pytest.importorskip("pycolmap")

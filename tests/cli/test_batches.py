@@ -98,6 +98,20 @@ def test_resume_with_other_settings(run: Any) -> None:
     assert (code, "1 of 2 files were made with other weights" in err) == (2, True)
 
 
+def test_a_folder_again_is_done_already(run: Any) -> None:
+    write(3)
+    assert run("-o", "out")[0] == 0
+    made = {path: path.stat().st_mtime_ns for path in Path("out").rglob("*.png")}
+    next(iter(made)).unlink()
+    code, out, err = run("-o", "out")
+    assert code == 0
+    assert f"{len(made) - 1} of {len(made)} files are done already; --force does them again" in out
+    assert "failed" not in out + err
+    assert sum(path.stat().st_mtime_ns != before for path, before in made.items()) == 1
+    assert f"{len(made)} of {len(made)} files are done already" in run("-o", "out")[1]
+    assert "already" not in run("-o", "out", "--force")[1]
+
+
 def test_skip_existing(run: Any) -> None:
     write(3)
     Path("out").mkdir()

@@ -373,3 +373,26 @@ def test_interrupted_writing_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert not list(tmp_path.iterdir())
+
+
+def test_the_kind_of_noise_is_seen_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    clean = np.full((80, 96, 3), 0.4) + np.linspace(0, 0.3, 96)[:, None]
+    noise = rng.normal(0, 20 / 255, clean.shape)
+    alike = (noise + np.roll(noise, 1, 0) + np.roll(noise, 1, 1) + np.roll(noise, (1, 1), (0, 1))) / 2
+    for name, pixels in (("white", clean + noise), ("camera", clean + alike)):
+        Image.fromarray(np.clip(255 * pixels, 0, 255).astype(np.uint8)).save(f"{name}.png")
+    said = {
+        ("white.png",): "white noise (pixels err independently), σ ",
+        ("camera.png",): "noise of a camera (neighbouring pixels err alike), σ ",
+        ("camera.png", "--white-noise"): "96 x 80, σ ",
+        ("white.png", "--real"): "96 x 80, σ ",
+        ("camera.png", "--model", "photo"): "(confidence",
+    }
+    for arguments, words in said.items():
+        code, out, err = command("denoise", *arguments, "-o", "out.png", "--force")
+        assert code == 0, err
+        assert words in out
+    code, _, err = command("denoise", "white.png", "--real", "--white-noise", "-o", "no.png")
+    assert (code, "give one of them" in err) == (2, True)

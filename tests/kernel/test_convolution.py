@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from n3net import kernel
-from n3net.kernel import batch_norm, convolution
+from n3net.kernel import convolution
 from n3net.kernel.convolution import conv3x3
 from n3net.models import MODELS, ColorUpscaler, create, describe
 from n3net.models.preparing import prepare
@@ -302,20 +302,3 @@ def test_norm_gradcheck() -> None:
     assert torch.autograd.gradcheck(ours, (x,))
     with pytest.raises(RuntimeError, match="no second derivative"):
         torch.autograd.gradgradcheck(ours, (x,))
-
-
-def test_operators() -> None:
-    """What PyTorch expects of an operator: shapes and strides without computing, gradients, no hidden writes."""
-    x = torch.randn(2, 8, 6, 7, requires_grad=True)
-    weight, bias = torch.randn(16, 8, 3, 3, requires_grad=True), torch.randn(16, requires_grad=True)
-    g, ops = torch.randn(2, 16, 6, 7, requires_grad=True), torch.ops.n3net
-    packed = convolution.pack(weight.detach())
-    mean, var = batch_norm.statistics(x)
-    norm = (torch.ones(8), torch.zeros(8), mean, var, 1e-5, True, True)
-    torch.library.opcheck(ops.conv3x3, (x, weight, bias, False))
-    torch.library.opcheck(ops.conv3x3, (g, weight, None, True))
-    torch.library.opcheck(ops.conv3x3_weights, (x, g))
-    torch.library.opcheck(ops.conv3x3_chain, (x.detach(), [packed], [bias.detach()], [8, 16], [True], g.detach()))
-    torch.library.opcheck(ops.norm_statistics, (x.detach(),))
-    torch.library.opcheck(ops.norm_relu, (x, *norm))
-    torch.library.opcheck(ops.norm_relu_backward, (x.detach(), x.detach(), *norm))

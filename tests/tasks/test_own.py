@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+from PIL import Image
 
 import n3net
 from n3net.errors import UserError
@@ -65,6 +68,19 @@ class Fit(Task):
         return {"closeness": -abs(float(model.slope) - self.options.slope)}
 """
 
+COMMAND = [
+    *(
+        "n3net",
+        "train",
+        "config.yaml",
+        "--runs",
+        "runs",
+        "data.train=[train]",
+        "data.validation=[check]",
+        "data.root=.",
+    ),
+    *("steps=2", "batch_size=1", "model.depth=2", "model.features=4", "data.crop=40"),
+]
 CONFIG = """
 task: {place}
 model: {{name: my-line}}
@@ -112,3 +128,35 @@ def test_trains_and_its_weights_name_their_module(folder: Path) -> None:
 def test_what_is_no_task_is_refused(place: str, words: str) -> None:
     with pytest.raises(UserError, match=words):
         task_class(place)
+
+
+def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """examples/speckle.py as a module beside the config, from the program rather than ``python -m``."""
+    pytest.importorskip("lightning_fabric")
+    source = Path(__file__).parents[2] / "examples"
+    (tmp_path / "speckle.py").write_text((source / "speckle.py").read_text())
+    for folder in ("train", "check"):
+        (tmp_path / folder).mkdir()
+        pixels = np.random.default_rng(0).integers(0, 255, (30, 30), np.uint8)
+        Image.fromarray(pixels).resize((70, 70)).save(tmp_path / folder / "a.png")
+    program = f"import sys; sys.path[:] = filter(None, sys.path); sys.argv = {COMMAND}; import n3net.cli as c; c.main()"
+    config = (source / "speckle.yaml").read_text().replace("examples/speckle.py", "speckle")
+    (tmp_path / "config.yaml").write_text(config)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    weights = tmp_path / "runs" / "weights.safetensors"
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(UserError, match=r"'speckle'.*entry point of the group n3net\.models"):
+        n3net.load(weights)
+    info = tmp_path / "speckle-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: speckle\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[n3net.models]\nspeckle-net = speckle\n\n[n3net.tasks]\nspeckle = speckle:Speckle\n"
+    )
+    out = n3net.load(weights)(torch.rand(1, 1, 30, 40))
+    assert out.shape == (1, 1, 30, 40)
+    assert task_class("speckle").__name__ == "Speckle"
+    boards = list((tmp_path / "runs").glob("tensorboard/*"))
+    if boards:  # where TensorBoard is installed
+        assert b"noisy, denoised, clean" in boards[0].read_bytes()

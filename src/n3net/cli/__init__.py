@@ -28,6 +28,7 @@ COMMANDS = {
     "inspect": ("n3net.cli.inspect", "Show what the N3 blocks of a model have learned, on an image."),
     "bench": ("n3net.cli.bench", "Measure speed and memory against PyTorch, DnCNN and the 2018 way, as ratios."),
     "demo": ("n3net.cli.demo", "Show what n3net does, in two pictures."),
+    "help": ("n3net.cli.help", "Show the documentation in the terminal."),
 }
 
 
@@ -57,7 +58,6 @@ class _Lazy(TyperGroup):
 
 root = typer.Typer(
     cls=_Lazy,
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -81,7 +81,7 @@ def _root(
 ) -> None:
     """n3net: differentiable nearest neighbours, and what can be done with them.
 
-    'n3net COMMAND --help' explains a command.
+    'n3net COMMAND --help' explains a command, 'n3net help' shows the documentation.
     """
 
 

@@ -167,12 +167,14 @@ def _left(
         found = sort_out(jobs, operation, manifest, force=force, retry=options.retry_failed)
     else:
         found = Sorted([Item(i, job, force, stamp(operation.output(job))) for i, job in enumerate(jobs)])
-    if options.skip_existing:
+    rerun = len(jobs) > 1 and not force and not options.resume
+    if options.skip_existing or rerun:
         waiting = [item for item in found.waiting if item.before is None or item.job.name in found.changed]
         found.done += len(found.waiting) - len(waiting)
         found.waiting = waiting
     if found.done:
-        typer.echo(f"{found.done} of {len(jobs)} {operation.what} are done already")
+        again = "; --force does them again" if rerun and not options.skip_existing else ""
+        typer.echo(f"{found.done} of {len(jobs)} {operation.what} are done already{again}")
     for name, reason in list(found.changed.items())[:SHOWN]:
         typer.echo(printable(f"{name}: again, {reason}"))
     if len(found.changed) > SHOWN:

@@ -77,7 +77,8 @@ def command(
         bool,
         typer.Option(
             "--best",
-            help="The mean of eight orientations: a little better, in eight times the time. Not for raw files.",
+            help="The mean of eight orientations, in eight times the time: about 0.1 dB better for white noise, hardly "
+            "for a camera's. Not for raw files.",
         ),
     ] = False,
     noise: Annotated[

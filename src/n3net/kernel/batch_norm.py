@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from n3net import kernel
+from n3net.kernel.operators import operator
 
 MULTIPLE = 8  # of channels: whole registers
 
@@ -66,7 +67,7 @@ def _last(x: Tensor) -> Tensor:
     return x.contiguous(memory_format=torch.channels_last)
 
 
-@torch.library.custom_op("n3net::norm_statistics", mutates_args=())
+@operator("n3net::norm_statistics", mapped="each")
 def _statistics(x: Tensor) -> tuple[Tensor, Tensor]:
     x = _last(x)
     mean, var = x.new_empty(x.shape[1]), x.new_empty(x.shape[1])
@@ -79,7 +80,7 @@ def _(x: Tensor) -> tuple[Tensor, Tensor]:
     return x.new_empty(x.shape[1]), x.new_empty(x.shape[1])
 
 
-@torch.library.custom_op("n3net::norm_relu", mutates_args=())
+@operator("n3net::norm_relu", mapped="each")
 def _normalize(
     x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor, eps: float, relu: bool, batch: bool
 ) -> Tensor:
@@ -96,7 +97,7 @@ def _(
     return torch.empty_like(x, memory_format=torch.channels_last)
 
 
-@torch.library.custom_op("n3net::norm_relu_backward", mutates_args=())
+@operator("n3net::norm_relu_backward", mapped="each")
 def _backward(
     g: Tensor, x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor, eps: float, relu: bool, batch: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -122,6 +123,10 @@ def _grad(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
     return *_backward(g, *ctx.saved_tensors, *ctx.rest), None, None, None, None, None
 
 
+def _no_gradient(ctx: Any, *grads: Tensor) -> None:
+    raise RuntimeError("n3net: norm_statistics has no gradient; norm_relu has that of x through them, too")
+
+
 def _no_second_gradient(ctx: Any, *grads: Tensor) -> None:
     raise RuntimeError(
         "n3net: batch norm by the compiled kernel has no second derivative; train with winograd: false, or do without "
@@ -129,5 +134,6 @@ def _no_second_gradient(ctx: Any, *grads: Tensor) -> None:
     )
 
 
+_statistics.register_autograd(_no_gradient)
 _normalize.register_autograd(_grad, setup_context=_setup)
-_backward.register_autograd(_no_second_gradient, setup_context=lambda ctx, inputs, output: None)
+_backward.register_autograd(_no_second_gradient)

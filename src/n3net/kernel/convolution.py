@@ -24,6 +24,8 @@ import torch
 from torch import Tensor
 
 from n3net import kernel
+from n3net.kernel.door import packed_size
+from n3net.kernel.operators import operator
 
 CACHE = 8 * 2**20  # bytes of a last-level cache that a chain of layers may fill
 
@@ -116,9 +118,7 @@ def pack(weight: Tensor, turned: bool = False) -> Tensor:
     weight = weight.contiguous()
     k, c = weight.shape[:2]
     problem = _Packing(in_channels=k if turned else c, out_channels=c if turned else k, turned=turned)
-    size = weight.new_empty(1, dtype=torch.int64)
-    kernel.run("conv_packed_size", problem, size, dtype=weight.dtype)
-    packed = weight.new_empty(int(size))
+    packed = weight.new_empty(packed_size(problem.in_channels, problem.out_channels, weight.dtype))
     kernel.run("conv_pack", problem, weight, packed)
     return packed
 
@@ -171,15 +171,9 @@ def at_squares(
     Returns:
         (B, rows, cols).
     """
-    images = _readable(images)
-    out = images.new_empty(images.shape[0], squares.rows, squares.cols)
-    batch, row, col = out.stride()
-    bias = weight.new_zeros(1) if bias is None else bias
-    dot = torch.cat([weight[0].permute(1, 2, 0).flatten(), bias])  # (9 K + 1)
-    tiles = {"tile_rows": squares.rows, "tile_cols": squares.cols, "step": squares.step}
-    place = {"top": squares.top, "left": squares.left, "y_batch": batch, "y_row": row, "y_col": col}
-    _run(images, layers, out, None, dot, {**tiles, **place})
-    return out
+    places = [squares.rows, squares.cols, squares.step, squares.top, squares.left]
+    result: Tensor = _squares(images, *_parts(layers), places, weight, bias)
+    return result
 
 
 def _run(
@@ -227,7 +221,7 @@ def _empty(like: Tensor, channels: int, height: int, width: int) -> Tensor:
     return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=torch.channels_last)
 
 
-@torch.library.custom_op("n3net::conv3x3", mutates_args=())
+@operator("n3net::conv3x3", mapped="each")
 def _convolution(images: Tensor, weight: Tensor, bias: Tensor | None, turned: bool) -> Tensor:
     k, c = weight.shape[:2]
     bias = None if bias is None else bias.contiguous()
@@ -239,7 +233,7 @@ def _(images: Tensor, weight: Tensor, bias: Tensor | None, turned: bool) -> Tens
     return _empty(images, weight.shape[1 if turned else 0], images.shape[2], images.shape[3])
 
 
-@torch.library.custom_op("n3net::conv3x3_weights", mutates_args=())
+@operator("n3net::conv3x3_weights", mapped="each")
 def _weights(images: Tensor, g: Tensor) -> Tensor:
     images, g = _readable(images), _readable(g)
     out = images.new_empty(g.shape[1], images.shape[1], 3, 3)
@@ -286,17 +280,22 @@ def _weights_grad(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
 
 
 def fused(images: Tensor, layers: Sequence[Layer], add: Tensor | None = None) -> Tensor:
-    """:func:`convolve`, as an operator where PyTorch compiles."""
-    # Called as an operator, PyTorch first imports its compiler, which takes seconds; without need, do without.
-    if not torch.compiler.is_compiling():
-        return convolve(images, layers, add)
-    sizes = [layers[0].in_channels, *(layer.out_channels for layer in layers)]
-    weights, biases = [layer.packed for layer in layers], [layer.bias for layer in layers]
-    result: Tensor = _chain(images, weights, biases, sizes, [layer.relu for layer in layers], add)
+    """:func:`convolve` as an operator."""
+    result: Tensor = _chain(images, *_parts(layers), add)
     return result
 
 
-@torch.library.custom_op("n3net::conv3x3_chain", mutates_args=())
+def _parts(layers: Sequence[Layer]) -> tuple[list[Tensor], list[Tensor | None], list[int], list[bool]]:
+    """Layers as operators take them: packed weights, biases, numbers of channels and whether there is a ReLU."""
+    sizes = [layers[0].in_channels, *(layer.out_channels for layer in layers)]
+    return [layer.packed for layer in layers], [layer.bias for layer in layers], sizes, [layer.relu for layer in layers]
+
+
+def _layers(packed: list[Tensor], biases: list[Tensor | None], channels: list[int], relu: list[bool]) -> list[Layer]:
+    return [Layer(*layer) for layer in zip(packed, biases, channels[:-1], channels[1:], relu, strict=True)]
+
+
+@operator("n3net::conv3x3_chain", mapped="each")
 def _chain(
     images: Tensor,
     packed: list[Tensor],
@@ -305,8 +304,7 @@ def _chain(
     relu: list[bool],
     add: Tensor | None,
 ) -> Tensor:
-    layers = [Layer(*layer) for layer in zip(packed, biases, channels[:-1], channels[1:], relu, strict=True)]
-    return convolve(images, layers, add)
+    return convolve(images, _layers(packed, biases, channels, relu), add)
 
 
 @_chain.register_fake
@@ -321,5 +319,50 @@ def _(
     return _empty(images, channels[-1], images.shape[2], images.shape[3])
 
 
+@operator("n3net::conv3x3_squares", mapped="each")
+def _squares(
+    images: Tensor,
+    packed: list[Tensor],
+    biases: list[Tensor | None],
+    channels: list[int],
+    relu: list[bool],
+    places: list[int],
+    weight: Tensor,
+    bias: Tensor | None,
+) -> Tensor:
+    images = _readable(images)
+    rows, cols, step, top, left = places
+    out = images.new_empty(images.shape[0], rows, cols)
+    bias = weight.new_zeros(1) if bias is None else bias
+    dot = torch.cat([weight[0].permute(1, 2, 0).flatten(), bias])  # (9 K + 1)
+    sizes = dict(zip(("y_batch", "y_row", "y_col"), out.stride(), strict=True))
+    sizes |= {"tile_rows": rows, "tile_cols": cols, "step": step, "top": top, "left": left}
+    _run(images, _layers(packed, biases, channels, relu), out, None, dot, sizes)
+    return out
+
+
+@_squares.register_fake
+def _(
+    images: Tensor,
+    packed: list[Tensor],
+    biases: list[Tensor | None],
+    channels: list[int],
+    relu: list[bool],
+    places: list[int],
+    weight: Tensor,
+    bias: Tensor | None,
+) -> Tensor:
+    return images.new_empty(images.shape[0], *places[:2])
+
+
+def _no_gradient(ctx: Any, *grads: Tensor) -> None:
+    raise RuntimeError(
+        "n3net: convolutions that were prepared for inference have no gradient; use the network as it was before "
+        "n3net.models.preparing.prepare"
+    )
+
+
 _convolution.register_autograd(_convolution_grad, setup_context=_convolution_setup)
 _weights.register_autograd(_weights_grad, setup_context=_weights_setup)
+_chain.register_autograd(_no_gradient)
+_squares.register_autograd(_no_gradient)

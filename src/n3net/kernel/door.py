@@ -31,7 +31,10 @@ def memory(tensor: Tensor, dtype: torch.dtype) -> int:
     place, size = tensor.data_ptr(), tensor.element_size()
     if tensor.numel() == 0:
         return place
-    last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    if tensor.is_contiguous() or tensor.is_contiguous(memory_format=torch.channels_last):
+        last = tensor.numel() - 1
+    else:
+        last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
     there = tensor.untyped_storage().nbytes()
     if place == 0 or (tensor.storage_offset() + last + 1) * size > there:
         raise ValueError(f"expected memory for shape {tuple(tensor.shape)}, got {there} bytes, fewer than that")
@@ -40,7 +43,7 @@ def memory(tensor: Tensor, dtype: torch.dtype) -> int:
     return place
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Numbers:
     """So many numbers in a row: a tensor of any shape, contiguous."""
 
@@ -55,7 +58,7 @@ class Numbers:
         return ctypes.c_void_p(place)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Images:
     """Images (B, C, H, W) in any layout that lie on a grid of ``room`` pixels, as ``native.Image`` describes them."""
 
@@ -81,7 +84,7 @@ class Images:
         return ctypes.byref(given)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Pixels:
     """Images of this shape and with these steps, of which the kernel is told in the problem."""
 
@@ -100,7 +103,7 @@ class Pixels:
         return ctypes.c_void_p(place)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Last:
     """Images in channels_last, so many pixels in all."""
 
@@ -116,7 +119,7 @@ class Last:
         return ctypes.c_void_p(place)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Packed:
     """Weights as the kernel orders them for this processor."""
 
@@ -124,7 +127,7 @@ class Packed:
     out_channels: int
 
     def pointer(self, given: Any, dtype: torch.dtype) -> Any:
-        return Numbers(_packed_size(self.in_channels, self.out_channels, dtype)).pointer(given, dtype)
+        return Numbers(packed_size(self.in_channels, self.out_channels, dtype)).pointer(given, dtype)
 
 
 class _Packing(ctypes.Structure):
@@ -134,7 +137,8 @@ class _Packing(ctypes.Structure):
 
 
 @cache
-def _packed_size(in_channels: int, out_channels: int, dtype: torch.dtype) -> int:
+def packed_size(in_channels: int, out_channels: int, dtype: torch.dtype) -> int:
+    """How many numbers the packed weights of a convolution are."""
     from n3net.kernel import run
 
     count = torch.zeros(1, dtype=torch.int64)
@@ -142,7 +146,7 @@ def _packed_size(in_channels: int, out_channels: int, dtype: torch.dtype) -> int
     return int(count)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Layers:
     """The layers of a chain of convolutions, an array of structures with the ``tensors`` that they point to.
 

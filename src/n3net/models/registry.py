@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import entry_points
 from typing import Any, get_type_hints
 
 import torch
@@ -156,6 +157,20 @@ def register(name: str, model: type[Model], summary: str, **config: Any) -> None
     MODELS[name] = Entry(build, summary, "", config)
 
 
+def is_known(name: str) -> bool:
+    """Whether there is a model of this name, in this package or in an installed one.
+
+    A package offers its models as entry points of the group ``n3net.models``: the name of a model, and the module that
+    registers it, which is imported when the model is first asked for.
+    """
+    for point in entry_points(group="n3net.models", name=name) if name not in MODELS else ():
+        try:
+            point.load()
+        except (ImportError, AttributeError) as error:
+            raise UserError(f"the model {name!r} is in {point.value}, which cannot be imported ({error})") from error
+    return name in MODELS
+
+
 def _builder_name(model: type[Model]) -> str:
     return f"{model.__module__}.{model.__qualname__}"
 
@@ -173,7 +188,7 @@ def create(name: str, **overrides: Any) -> Model:
         (4, 3)
     """
     name = ALIASES.get(name, name)
-    if name not in MODELS:
+    if not is_known(name):
         raise UserError(f"there is no model {name!r}{nearest(name, MODELS)} ('n3net models' tells more)")
     entry = MODELS[name]
     config = full_config(name, **overrides)

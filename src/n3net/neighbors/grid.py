@@ -194,7 +194,7 @@ def col2im(patches: Tensor, height: int, width: int, patch_size: int, stride: in
 
 @dataclass(frozen=True)
 class Matching:
-    """Which patches of an image are compared: P x P pixels every ``stride`` pixels, with ``window`` x ``window`` around."""
+    """Which patches are compared: P x P pixels every ``stride`` pixels, with ``window`` x ``window`` around them."""
 
     patch_size: int = 10
     stride: int = 5

@@ -206,7 +206,7 @@ def _(embedding: Tensor, scale: Tensor, strength: Tensor, values: Tensor, grid: 
     return _volumes(values, k + beside, *places[8:])
 
 
-@operator("n3net::select", rows=True)
+@operator("n3net::select", mapped="rows")
 def _selection(z: Tensor, strength: Tensor, k: int) -> Tensor:
     z, strength = z.contiguous(), strength.contiguous()
     w = z.new_empty(*z.shape[:-1], k, z.shape[-1])
@@ -219,7 +219,7 @@ def _(z: Tensor, strength: Tensor, k: int) -> Tensor:
     return z.new_empty(*z.shape[:-1], k, z.shape[-1])
 
 
-@operator("n3net::select_backward", rows=True)
+@operator("n3net::select_backward", mapped="rows")
 def _selection_backward(g: Tensor, z: Tensor, strength: Tensor, k: int) -> tuple[Tensor, Tensor]:
     g, z, strength = (t.contiguous() for t in (g, z, strength))
     grads = torch.empty_like(z), torch.empty_like(strength)

@@ -40,7 +40,6 @@ class NormReLU(nn.BatchNorm2d):
             mean, var = self.running_mean, self.running_var  # type: ignore[assignment]
         return batch_norm.normalize(input, self.weight, self.bias, mean, var, self.eps, relu=True, batch=batch)
 
-    @torch.no_grad()
     def _remember(self, mean: Tensor, var: Tensor, count: int) -> None:
         own: Any = self  # accelerate() takes only norms that have all of these
         own.num_batches_tracked.add_(1)

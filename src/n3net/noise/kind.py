@@ -81,7 +81,7 @@ def kind_of_noise(image: Array, peak: float | None = None) -> Kind:
     variances = [_variance(f) for f in fine]
     sigma = 255 * float(np.sqrt(np.mean(variances)))
     if sigma < WEAK:
-        return Kind(True, False, "too weak in fine detail to be white", sigma)
+        return Kind(True, False, "hardly any in fine detail", sigma)
     ratio = float(np.sqrt(np.mean([_variance(p[used] @ middle) for p in patches]) / np.mean(variances)))
     mean = sum(fine[1:], fine[0]) / np.float32(len(fine))
     colors = float(_variance(mean) / (np.sum(variances) / len(fine) ** 2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from abc import ABC, abstractmethod
 from importlib.metadata import entry_points
@@ -79,6 +80,13 @@ class Task(ABC):
     def validate(self, model: nn.Module, index: int, rng: np.random.Generator) -> dict[str, float]:
         """Scores of a model in eval mode on a validation item; their means over all items are reported."""
 
+    def show(self, model: nn.Module, index: int, rng: np.random.Generator) -> dict[str, Tensor]:
+        """Pictures of a validation item for TensorBoard by name, (C, H, W) in [0, 1]; by default none.
+
+        The random numbers are those of :meth:`validate`.
+        """
+        return {}
+
     def card(self) -> dict[str, Any]:
         """What a file of weights says of the data they were trained on."""
         return {}
@@ -108,13 +116,20 @@ def task_class(name: str) -> type[Task]:
         known = " or ".join([*TASKS, *installed])
         raise UserError(f"task: expected {known}, or module:Class or file.py:Class of your own, got {name!r}")
     try:
-        module = _run_file(Path(source)) if source.endswith(".py") else importlib.import_module(source)
+        module = _run_file(Path(source)) if source.endswith(".py") else _import(source, own=place == name)
         found = getattr(module, attribute)
     except (ImportError, AttributeError, OSError) as error:
         raise UserError(f"task: {name}: cannot be imported ({error})") from error
     if not (isinstance(found, type) and issubclass(found, Task)):
         raise UserError(f"task: {name}: expected a subclass of n3net.tasks.Task, got {found!r}")
     return found
+
+
+def _import(name: str, own: bool) -> ModuleType:
+    """A module; one's own may lie in the current folder, whichever way the program was started."""
+    if own and not {"", os.getcwd()} & {*sys.path}:
+        sys.path.append(os.getcwd())
+    return importlib.import_module(name)
 
 
 def _run_file(path: Path) -> ModuleType:
@@ -127,6 +142,4 @@ def _run_file(path: Path) -> ModuleType:
 
 def training_root(root: str | None) -> Path:
     """The folder that data paths start from: the config's, or ``$N3NET_DATA``, or the current one."""
-    import os
-
     return Path(root or os.environ.get("N3NET_DATA") or ".").expanduser()

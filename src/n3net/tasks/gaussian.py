@@ -13,7 +13,7 @@ from n3net.errors import UserError
 from n3net.models import Denoiser, N3Net
 from n3net.tasks import build
 from n3net.tasks.data import Batch, to_planes
-from n3net.tasks.images import ImageOptions, ImageTask, clipped_psnr, missing_psnr, squared_error
+from n3net.tasks.images import SHOWN, ImageOptions, ImageTask, clipped_psnr, missing_psnr, squared_error
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,21 @@ class GaussianDenoising(ImageTask):
         return error(model(batch["noisy"], batch["sigma"]), batch["clean"])
 
     def validate(self, model: nn.Module, index: int, rng: np.random.Generator) -> dict[str, float]:
-        device = next(model.parameters()).device
-        clean = torch.from_numpy(to_planes(self.validation[index]))[None].to(device)  # (1, C, H, W)
-        noise = torch.from_numpy(rng.standard_normal(tuple(clean.shape), dtype=np.float32)).to(device)
+        clean, noise = self._validation(model, index, rng)
         scores = {}
         for sigma in self.validation_sigma:
             scores[f"psnr-{sigma:g}"] = clipped_psnr(model(clean + noise * (sigma / 255), sigma), clean)
         return {"psnr": sum(scores.values()) / len(scores), **scores}
+
+    def show(self, model: nn.Module, index: int, rng: np.random.Generator) -> dict[str, Tensor]:
+        clean, noise = (x[..., :SHOWN, :SHOWN] for x in self._validation(model, index, rng))
+        sigma = self.validation_sigma[0]
+        noisy = clean + noise * (sigma / 255)
+        return {"noisy": noisy[0], "denoised": model(noisy, sigma)[0], "clean": clean[0]}
+
+    def _validation(self, model: nn.Module, index: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        """A validation image, and noise of standard deviation 1, (1, C, H, W) each."""
+        device = next(model.parameters()).device
+        clean = torch.from_numpy(to_planes(self.validation[index]))[None]
+        noise = torch.from_numpy(rng.standard_normal(tuple(clean.shape), dtype=np.float32))
+        return clean.to(device), noise.to(device)

@@ -16,6 +16,7 @@ from n3net.tasks.data import Images, choose, random_crop
 from n3net.tasks.recoloring import recolor
 
 LOSS_PIXELS = 1600  # the loss of a crop counts like that of 40 x 40 pixels, DnCNN's; weight decay is relative to it
+SHOWN = 256  # pixels along a side of what is shown of a validation image
 LEAST = 0.01  # part of the noise; what is left below it hardly counts, so that empty crops do not rule the loss
 
 

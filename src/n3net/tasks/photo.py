@@ -19,7 +19,7 @@ from n3net.noise.sensor import NoiseLevel
 from n3net.raw.camera import MARGIN, draw_camera, draw_level, photograph
 from n3net.tasks import build
 from n3net.tasks.data import Batch
-from n3net.tasks.images import LOSS_PIXELS, ImageOptions, ImageTask, clipped_psnr, relative_error
+from n3net.tasks.images import LOSS_PIXELS, SHOWN, ImageOptions, ImageTask, clipped_psnr, relative_error
 
 Floats = NDArray[np.float32]
 
@@ -116,6 +116,14 @@ class PhotoDenoising(ImageTask):
             x, y = (torch.from_numpy(_planes(image))[None].to(device) for image in (noisy, clean))  # (1, 3, H, W)
             scores[f"psnr-{name}"] = clipped_psnr(model(x, sigma.to(device)), y)
         return {"psnr": sum(scores.values()) / len(scores), **scores}
+
+    def show(self, model: nn.Module, index: int, rng: np.random.Generator) -> dict[str, Tensor]:
+        device = next(model.parameters()).device
+        picture = self.validation[index][:SHOWN, :SHOWN].astype(np.float32) / np.float32(255)
+        noisy, clean = photograph(picture, draw_camera(rng), LEVELS["high"], rng)
+        sigma = torch.from_numpy(noise_map(noisy)[0])[None, None].to(device)  # (1, 1, H, W)
+        x, y = (torch.from_numpy(_planes(image))[None].to(device) for image in (noisy, clean))  # (1, 3, H, W)
+        return {"noisy": x[0], "denoised": model(x, sigma)[0], "clean": y[0]}
 
 
 def _gray(rgb: Floats) -> Floats:

@@ -28,7 +28,7 @@ from n3net.training.schedule import learning_rate
 from n3net.training.start import start_from
 from n3net.training.state import Length, Pace
 from n3net.training.sync import synchronize
-from n3net.training.validation import validate
+from n3net.training.validation import pictures, validate
 
 NETWORK = 3  # stream of the random numbers that are drawn inside a network
 SMOOTHING = 0.98  # of the figures that are shown
@@ -71,7 +71,7 @@ class Trainer:
         torch.manual_seed(config.seed)
         self.net = task.build_model()
         before = start_from(config.start, self.net)
-        if config.channels_last:
+        if config.channels_last and not config.winograd:  # the kernel takes weights as they are
             self.net = self.net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.average = Average(self.net, config.ema)
         if config.winograd:
@@ -166,6 +166,8 @@ class Trainer:
         state, start = self.state, time.monotonic()
         scores = validate(self.task, self.average.model, self.config.seed, self.rank, self.world)
         self.reporter.validated(state.step, scores, time.monotonic() - start)
+        if self.reporter.shows_pictures:
+            self.reporter.picture(state.step, pictures(self.task, self.average.model, self.config.seed))
         state.validated, state.scores = state.step, scores
         score = scores.get(self.task.metric, -math.inf)
         if score > state.best:

@@ -78,6 +78,10 @@ class Muon(torch.optim.Adam):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """As any optimizer's: Adam's own looks for its step count in all states, and those of matrices have none."""
         torch.optim.Optimizer.__setstate__(self, state)
+        for p, own in self.state.items():  # in the layout of the parameter, also if it was another when it was saved
+            for name, value in own.items():
+                if isinstance(value, Tensor) and value.shape == p.shape and value.stride() != p.stride():
+                    own[name] = torch.empty_like(p, dtype=value.dtype).copy_(value)
 
 
 def is_matrix(parameter: Tensor) -> bool:

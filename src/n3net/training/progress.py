@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -13,6 +13,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from n3net.io.files import writing
 from n3net.training.config import Config
 from n3net.training.state import Pace, State
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PLAIN_EVERY = 30.0  # seconds between lines where there is no terminal
 
@@ -88,6 +91,19 @@ class Reporter:
         self._file.flush()
         for name, value in figures.items() if self._board is not None else ():
             self._board.add_scalar(f"{kind}/{name}", value, step)
+
+    @property
+    def shows_pictures(self) -> bool:
+        """Whether anybody can see them."""
+        return self.active and self._board is not None
+
+    def picture(self, step: int, pictures: dict[str, Tensor]) -> None:
+        """Pictures of the same height, (C, H, W) in [0, 1] each, side by side in TensorBoard."""
+        if self.shows_pictures and pictures:
+            import torch
+
+            sheet = torch.cat([picture.detach().float().clamp(0, 1).cpu() for picture in pictures.values()], -1)
+            self._board.add_image(f"validation/{', '.join(pictures)}", sheet, step)
 
     def close(self) -> None:
         if self.active:

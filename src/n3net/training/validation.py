@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from n3net.tasks import Task
 from n3net.tasks.data import VALIDATION, generator
@@ -21,3 +21,9 @@ def validate(task: Task, model: nn.Module, seed: int, rank: int = 0, world: int 
             sums[name] = sums.get(name, 0.0) + value / count
     parts = gathered(sums, world)
     return {name: sum(part.get(name, 0.0) for part in parts) for part in parts for name in part}
+
+
+@torch.no_grad()
+def pictures(task: Task, model: nn.Module, seed: int) -> dict[str, Tensor]:
+    """What the first of them shows, for people to look at, see :meth:`n3net.tasks.Task.show`."""
+    return task.show(model, 0, generator(seed, VALIDATION, 0, 0)) if task.validation_count else {}

@@ -29,7 +29,7 @@ from n3net.checking import shown
 from n3net.errors import UserError
 from n3net.io.files import writing
 from n3net.models.interface import Model, Recipe
-from n3net.models.registry import MODELS, create
+from n3net.models.registry import MODELS, create, is_known
 from n3net.version import __version__
 
 FORMAT = 1
@@ -199,9 +199,14 @@ def _check_tensor(tensor: dict[str, Any]) -> int:
 
 def _recipe(path: Path, document: dict[str, Any]) -> Recipe:
     name, config = document["model"]["name"], document["model"]["config"]
-    if name not in MODELS:
+    if not is_known(name):
         module = document["model"].get("module")
-        needs = f"; it comes from the module {shown(module)}: import that first" if isinstance(module, str) else ""
+        needs = ""
+        if isinstance(module, str):
+            needs = (
+                f"; it comes from the module {shown(module)}: import that first, "
+                "or install a package that names it as an entry point of the group n3net.models"
+            )
         raise UserError(f"{path}: made for the model {shown(name)}, which n3net {__version__} does not have{needs}")
     return Recipe(name, config)
 

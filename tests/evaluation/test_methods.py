@@ -83,6 +83,15 @@ def test_images_with_fewer_patches_than_neighbours_are_mirrored(kind: str, tmp_p
     torch.testing.assert_close(out, make().run(large, level)[:, :12, :13], atol=1e-5, rtol=0)
 
 
+def test_small_images_are_upscaled_whole(tmp_path: Path) -> None:
+    _, make, level = of_kind("sr", tmp_path / "net.safetensors")
+    image = torch.rand(1, 4, 5, generator=torch.Generator().manual_seed(0))
+    out = make().run(image, level)
+    assert out.shape == (1, 12, 15)
+    assert bool(out.isfinite().all())
+    assert float(out.std()) > 0.05
+
+
 def test_the_package_bm3d_is_optional() -> None:
     with pytest.raises(UserError, match="pip install"):
         method("bm3d-package")

@@ -50,7 +50,22 @@ ONLY_PARSED = {
 }
 ONLY_COMPILED = {"torch.onnx.export": "takes half a minute; tests/nn/test_blocks.py exports"}  # blocks of Python
 # First words of lines that are not n3net's.
-OTHERS = ("cp", "done", "exec", "export", "for", "head=", "make", "pip", "python", "ray", "srun", "torchrun", ".")
+OTHERS = (
+    "colmap",
+    "cp",
+    "done",
+    "exec",
+    "export",
+    "for",
+    "head=",
+    "make",
+    "pip",
+    "python",
+    "ray",
+    "srun",
+    "torchrun",
+    ".",
+)
 SMALL = (48, 40)  # width and height of made up pictures
 
 
@@ -107,7 +122,7 @@ def is_known(line: str) -> bool:
     if next(iter(arguments_of(line)), None) is not None:
         return True
     words = shlex.split(line, comments=True)
-    if not words:
+    if not words or " -> " in line:  # what a command prints
         return True
     if words[0] == "make":
         return re.search(rf"(?m)^{words[1]}:", (ROOT / "Makefile").read_text()) is not None
@@ -226,9 +241,11 @@ def make_inputs(arguments: list[str], parameters: dict[str, Any]) -> None:
     elif parameters.get("reference"):
         _make(str(parameters["reference"]))
     if command == "match":
-        _photographs("left.jpg", "right.jpg")
+        _photographs(Path(parameters["images"] or "."))
         if parameters["pairs"]:
             Path(parameters["pairs"]).write_text("left.jpg right.jpg\n")
+        for file in parameters["intrinsics"] or []:
+            Path(file).write_text("300 0 160 0 300 120 0 0 1\n")
     if command == "inspect":
         _make(str(parameters["image"]))
     if command == "filter":
@@ -241,7 +258,9 @@ def make_inputs(arguments: list[str], parameters: dict[str, Any]) -> None:
         file = Path(str(model).partition("=")[2] or str(model))
         if file.suffix == ".safetensors":
             _weights(file, "match" if "correspondence" in arguments else "gray")
-    if command == "train" and arguments[1].endswith(".yaml"):
+    if command == "train" and (ROOT / arguments[1]).is_file():
+        shutil.copytree((ROOT / arguments[1]).parent, Path(arguments[1]).parent)
+    elif command == "train" and arguments[1].endswith(".yaml"):
         Path(arguments[1]).parent.mkdir(parents=True, exist_ok=True)
         Path(arguments[1]).write_text("base: gray\n")
 
@@ -277,12 +296,13 @@ def _picture(path: Path, size: tuple[int, int] = SMALL) -> bytes:
     return file.getvalue()
 
 
-def _photographs(*names: str) -> None:
-    """Two views of a texture."""
+def _photographs(folder: Path) -> None:
+    """Two views of a texture, left.jpg and right.jpg."""
+    folder.mkdir(exist_ok=True)
     rng = np.random.default_rng(0)
     coarse = Image.fromarray(rng.integers(0, 255, (60, 80), np.uint8)).resize((400, 300), Image.Resampling.BICUBIC)
-    for n, name in enumerate(names):
-        coarse.crop((8 * n, 5 * n, 320 + 8 * n, 240 + 5 * n)).save(name)
+    for n, name in enumerate(("left.jpg", "right.jpg")):
+        coarse.crop((8 * n, 5 * n, 320 + 8 * n, 240 + 5 * n)).save(folder / name)
 
 
 def _matches(path: Path) -> None:
@@ -379,7 +399,7 @@ def _views(names: dict[str, Any]) -> None:
 
     import n3net
 
-    _photographs("left.jpg", "right.jpg")
+    _photographs(Path())
     sift = cv2.SIFT.create(200)
     found = [sift.detectAndCompute(cv2.imread(name, 0), None) for name in ("left.jpg", "right.jpg")]
     (kp0, d0), (kp1, d1) = found

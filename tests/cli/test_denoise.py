@@ -384,7 +384,7 @@ def test_the_kind_of_noise_is_seen_and_said(tmp_path: Path, monkeypatch: pytest.
     for name, pixels in (("white", clean + noise), ("camera", clean + alike)):
         Image.fromarray(np.clip(255 * pixels, 0, 255).astype(np.uint8)).save(f"{name}.png")
     said = {
-        ("white.png",): "white noise (pixels err independently), σ 2",
+        ("white.png",): "white noise (pixels err independently), σ ",
         ("camera.png",): "noise of a camera (neighbouring pixels err alike), σ ",
         ("camera.png", "--white-noise"): "96 x 80, σ ",
         ("white.png", "--real"): "96 x 80, σ ",

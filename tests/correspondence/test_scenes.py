@@ -106,6 +106,9 @@ def test_pairs_can_be_thinned_and_images_scaled(scene: Path) -> None:
     assert len(every) == 6
     assert told == sorted(told)
     assert len(list(scene_pairs(views, limit=200, least=-1000, stride=2))) == 3
+    parts = sorted(agreeing(pair) / len(pair) for pair in every)
+    hard = list(scene_pairs(views, limit=200, least=0, most=parts[1]))
+    assert sorted(agreeing(pair) / len(pair) for pair in hard) == parts[:2]
     both = list(scene_pairs(views, limit=300, scales=(1.0, 0.6), least=-1000))
     assert len(both) == 24
     small = next(p for p in both[::-1] if p.names == ("2.png", "1.png"))  # the last: small and small
@@ -229,7 +232,7 @@ def test_cameras_that_were_found_serve_for_matching(tmp_path: Path) -> None:
     write_cameras(file, [PlacedImage(photo, K, np.eye(3), np.zeros(3))])
     plain = intrinsics.from_file(file, (320, 240), "wide.png")
     np.testing.assert_array_equal(plain.k, K)
-    assert plain.source == str(file)
+    assert plain.source == file.name
     write_cameras(file, [PlacedImage(photo, K, np.eye(3), np.zeros(3), (0.1, 0, 0, 0), (640, 480))], force=True)
     found = intrinsics.from_file(file, (320, 240), "wide.png")
     assert found.k[0, 0] == K[0, 0] / 2

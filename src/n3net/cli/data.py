@@ -36,6 +36,9 @@ def matches(
         list[float] | None, typer.Option("--scale", help="Size of the images as part of their own; several for all.")
     ] = None,
     every: Annotated[int, typer.Option("--every", min=1, help="Take one pair of images in this many.")] = 1,
+    most: Annotated[
+        float, typer.Option(min=0, max=1, help="Hard pairs only: part of all matches that --least counts, at most.")
+    ] = 1.0,
     force: Force = False,
 ) -> None:
     """SIFT matches of all pairs of images whose cameras are known, with their true poses."""
@@ -54,6 +57,7 @@ def matches(
             views,
             limit=keypoints,
             least=least,
+            most=most,
             scales=scales or (1.0,),
             stride=every,
             progress=lambda part, what: update(0, what, part),

@@ -10,7 +10,9 @@ import typer
 
 
 def command(
-    table: Annotated[str, typer.Argument(help="table1 to table6, supplement (its ablation), supplement-sr.")],
+    table: Annotated[
+        str, typer.Argument(help="table1 to table6, supplement (its ablation), supplement-sr, or claims.")
+    ],
     data: Annotated[
         Path | None,
         typer.Option(help="Directory with Set12, BSD68 ..., or .pairs files for table6. By default $N3NET_DATA."),
@@ -21,6 +23,12 @@ def command(
         typer.Option(help="Folder of weights to consider, of n3net and of what 'n3net weights import' knows."),
     ] = None,
     dataset: Annotated[list[str] | None, typer.Option(help="Only these, also others than the paper's.")] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            help="table1, table2: all variants trained with one recipe and budget, 'short'. --weights: its runs."
+        ),
+    ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first images of each data set.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write all figures to this file.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the table to this file.")] = None,
@@ -30,10 +38,17 @@ def command(
 
     n3net reproduce table3 --data DIR --weights DOWNLOADED
 
+    n3net reproduce table1 --budget short --weights runs/short --data DIR
+
+    n3net reproduce claims
+
     Weights take part when they are known by name ('n3net weights list') or given with --model or --weights, are of the
     row's architecture and were trained for its noise level or factor. Below the table it says where those of each
     figure come from. A dash means that there are none, or no data:
     nothing is filled in that was not measured.
+
+    'claims' goes through what the paper claims, by figures that were measured and kept; with --data it measures again
+    what it finds weights and data for. So does --budget, with the runs of --weights.
     """
     from n3net.cli.eval import progress_bar
     from n3net.evaluation.images import data_root
@@ -45,6 +60,9 @@ def command(
     check_targets((json, markdown), force)
     if table == "table4":
         _darmstadt(json, markdown, force)
+        return
+    if table == "claims" or budget is not None:
+        _kept(table, budget, data, weights, dataset or ["Set12"], limit, json, markdown, force)
         return
     root = data_root(data)
     if root is None:
@@ -69,6 +87,53 @@ def command(
     typer.echo(text)
     if json:
         write(json, to_json(shown, measured), force)
+    if markdown:
+        write(markdown, text, force)
+
+
+def _kept(
+    table: str,
+    budget: str | None,
+    data: Path | None,
+    weights: Path | None,
+    datasets: list[str],
+    limit: int | None,
+    json: Path | None,
+    markdown: Path | None,
+    force: bool,
+) -> None:
+    """From figures of single images that are kept, and those that are measured now in their place."""
+    from n3net.cli.eval import progress_bar
+    from n3net.errors import UserError
+    from n3net.evaluation import budget as budgets
+    from n3net.evaluation import claims
+    from n3net.evaluation.images import data_root
+    from n3net.evaluation.report import write
+    from n3net.evaluation.reproduce import find_directory
+    from n3net.evaluation.series import stored
+
+    figures = stored()
+    with progress_bar() as bar:
+        task = bar.add_task("", total=None)
+        if weights is not None:
+            root = data_root(data)
+            places = [] if root is None else [find_directory(root, name) for name in datasets]
+            found = [place for place in places if place is not None]
+            if not found:
+                raise UserError(f"{', '.join(datasets)}: no such data; --data DIR says where it is")
+            folder = budget or claims.BUDGET
+            new = budgets.measure(folder, weights, found, limit, lambda what: bar.update(task, description=what))
+            figures = figures.with_new(new)
+        if table == "claims" and data is not None:
+            new = claims.measure(data, limit, lambda what: bar.update(task, description=what))
+            figures = figures.with_new(new)
+    if table == "claims":
+        text = claims.report(figures)
+    else:
+        text = "\n\n".join(budgets.table(table, str(budget), name, figures) for name in datasets)
+    typer.echo(text)
+    if json:
+        write(json, figures.as_json(), force)
     if markdown:
         write(markdown, text, force)
 

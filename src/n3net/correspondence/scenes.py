@@ -168,6 +168,7 @@ def scene_pairs(
     *,
     limit: int = 2000,
     least: int = LEAST,
+    most: float = 1.0,
     scales: Sequence[float] = (1.0,),
     stride: int = 1,
     progress: Callable[[float, str], None] = lambda part, what: None,
@@ -178,6 +179,7 @@ def scene_pairs(
         views: of one scene.
         limit: keypoints of an image.
         least: mutual matches that must agree with the pose.
+        most: part of all matches that these may be, for pairs that are hard.
         scales: sizes of the images, as parts of their own; each view is matched in each size with all others in each.
         stride: only every ``stride``-th of the candidate pairs, evenly chosen.
         progress: is told the part that is done, 0 to 1, and of what.
@@ -208,13 +210,13 @@ def scene_pairs(
             continue
         names = (a.path.name, b.path.name)
         pair = Pair(x0[: len(index)], x1[index], ratio, mutual, rotation, translation, names)
-        if agreeing(pair) >= least:
+        if least <= agreeing(pair) <= most * len(pair):
             count += 1
             yield pair
     if not count:
         raise UserError(
             f"no two of these {len(views)} images show enough of the same: at least {least} mutual matches would have "
-            "to agree with the cameras"
+            "to agree with the cameras" + (f", and at most {most:.0%} of all" if most < 1 else "")
         )
 
 

@@ -286,7 +286,7 @@ def find_table(name: str, tables: dict[str, Table]) -> Table:
     """A table by name."""
     if name not in tables:
         raise UserError(
-            f"there is no {name!r} to reproduce; there are {', '.join(sorted([*tables, 'table4', 'table6']))}"
+            f"there is no {name!r} to reproduce; there are {', '.join(sorted([*tables, 'claims', 'table4', 'table6']))}"
         )
     return tables[name]
 

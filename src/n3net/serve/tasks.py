@@ -55,9 +55,11 @@ def warm() -> None:
     import torch  # noqa: F401
 
     from n3net.memory import reuse_freed_memory
+    from n3net.restoration.denoising import COLOR, PHOTO
 
     reuse_freed_memory()
-    _network(None, False, False)
+    _network(PHOTO, True, False)
+    _network(COLOR, False, False)
 
 
 def add(source: Path, folder: Path, max_megapixels: float) -> dict[str, Any]:
@@ -216,7 +218,7 @@ def _kept(work: Work) -> Work:
     return work
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=6)
 def _network(weights: str | None, photograph: bool, gray: bool) -> Any:
     """The default networks, ready to run; those of previews, whose other settings change all the time."""
     from n3net.models.preparing import prepare
@@ -238,11 +240,12 @@ def _denoised(part: Picture, picture: Picture, place: tuple[slice, slice], work:
     from n3net.restoration.denoising import denoise, is_gray, noise_levels
     from n3net.restoration.photographs import denoise_photograph
 
-    camera, weights, _ = work.choose(picture)
+    camera, weights, why = work.choose(picture)
+    why = f"{why}, " if why else ""
     net = _network(weights, camera, part.pixels.ndim == 2 or is_gray(part.pixels))
     if camera:
         result = denoise_photograph(part.pixels, net, peak=part.peak, strength=work.strength)
-        return result.pixels, f"σ {np.median(result.noise):.1f} estimated here"
+        return result.pixels, f"{why}σ {np.median(result.noise):.1f} estimated here"
     if work.sigma is not None:
         return denoise(part.pixels, work.sigma, net, peak=part.peak, strength=work.strength), f"σ {work.sigma:g}"
     height, width = picture.pixels.shape[:2]
@@ -251,7 +254,7 @@ def _denoised(part: Picture, picture: Picture, place: tuple[slice, slice], work:
         for at, side in zip(place, (height, width), strict=True)
     )
     levels = noise_levels(np.ascontiguousarray(picture.pixels[rows, cols]), picture.peak)
-    note = f"σ {' '.join(f'{level:.1f}' for level in levels)} estimated here"
+    note = f"{why}σ {' '.join(f'{level:.1f}' for level in levels)} estimated here"
     return denoise(part.pixels, levels, net, peak=part.peak, strength=work.strength), note
 
 

@@ -32,6 +32,7 @@ from n3net.inspection.choices import interesting_pixels, look, mean_largest
 from n3net.models import create
 from n3net.raw.simulation import LEVELS
 from n3net.restoration import running
+from n3net.restoration.denoising import denoise
 from n3net.tasks.data import Images
 from n3net.weights.store import SHIPPED
 
@@ -291,12 +292,22 @@ def test_data_sets_of_the_same_name(tmp_path: Path) -> None:
         image_sets([*paths, tmp_path / "a" / ".." / "Set5"])
 
 
+def test_the_mean_of_eight_orientations_is_that_of_denoise(tmp_path: Path) -> None:
+    path = save_small(tmp_path / "d.safetensors", "dncnn-17", noise_map=True)
+    noisy = torch.rand(1, 30, 41, generator=torch.Generator().manual_seed(0))
+    best = method(f"best={path}+best")
+    assert best.name == "best"
+    out = best.run(noisy, 25)[0].numpy()
+    np.testing.assert_allclose(out, denoise(noisy[0].numpy(), 25, path, best=True), atol=1e-5)
+    assert np.abs(out - method(str(path)).run(noisy, 25)[0].numpy()).max() > 1e-4
+
+
 def test_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     path = Path("lr=1e-3/best.safetensors")
     path.parent.mkdir()
     path.touch()
-    for model in (f"{path}", f"nn3d:{path}", f"{path}+mutual"):
+    for model in (f"{path}", f"nn3d:{path}", f"{path}+mutual", f"{path}+best"):
         assert split_label(model) == ("", model)
         assert split_label(f"mine={model}") == ("mine", model)
         assert split_label(f"k=7={model}") == ("k=7", model)

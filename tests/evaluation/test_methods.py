@@ -20,6 +20,7 @@ from n3net.evaluation.superresolution import upscaler
 from n3net.models import create
 from n3net.raw.simulation import LEVELS
 from n3net.restoration import running
+from n3net.restoration.denoising import denoise
 from small import save_small
 
 pytestmark = pytest.mark.usefixtures("user")
@@ -36,6 +37,16 @@ def test_methods(data: Path, tmp_path: Path) -> None:
         method(f"nn3d:{path}")
     pytest.importorskip("skimage")
     assert psnr(method("nlm").run(noisy, 25), clean) > psnr(noisy, clean) + 3
+
+
+def test_the_mean_of_eight_orientations_is_that_of_denoise(tmp_path: Path) -> None:
+    path = save_small(tmp_path / "d.safetensors", "dncnn-17", noise_map=True)
+    noisy = torch.rand(1, 30, 41, generator=torch.Generator().manual_seed(0))
+    best = method(f"best={path}+best")
+    assert best.name == "best"
+    out = best.run(noisy, 25)[0].numpy()
+    np.testing.assert_allclose(out, denoise(noisy[0].numpy(), 25, path, best=True), atol=1e-5)
+    assert np.abs(out - method(str(path)).run(noisy, 25)[0].numpy()).max() > 1e-4
 
 
 def of_kind(kind: str, path: Path) -> tuple[Any, Any, Any]:

@@ -258,6 +258,8 @@ def make_inputs(arguments: list[str], parameters: dict[str, Any]) -> None:
         file = Path(str(model).partition("=")[2] or str(model))
         if file.suffix == ".safetensors":
             _weights(file, "match" if "correspondence" in arguments else "gray")
+    if command == "reproduce" and parameters.get("weights"):
+        Path(parameters["weights"]).mkdir(parents=True)
     if command == "train" and (ROOT / arguments[1]).is_file():
         shutil.copytree((ROOT / arguments[1]).parent, Path(arguments[1]).parent)
     elif command == "train" and arguments[1].endswith(".yaml"):

@@ -254,10 +254,14 @@ def make_inputs(arguments: list[str], parameters: dict[str, Any]) -> None:
         _pairs(Path(arguments[2]))
     for data in _listed(parameters.get("data")):
         _dataset(str(data), arguments)
-    for model in _listed(parameters.get("model")):
-        file = Path(str(model).partition("=")[2] or str(model))
+    models = [str(model) for model in _listed(parameters.get("model"))]
+    like = "match" if "correspondence" in arguments else "color" if "color" in models else "gray"
+    for model in models:
+        file = Path(model.partition("=")[2] or model)
         if file.suffix == ".safetensors":
-            _weights(file, "match" if "correspondence" in arguments else "gray")
+            _weights(file, like)
+    if command == "reproduce" and parameters.get("weights"):
+        Path(parameters["weights"]).mkdir(parents=True)
     if command == "train" and (ROOT / arguments[1]).is_file():
         shutil.copytree((ROOT / arguments[1]).parent, Path(arguments[1]).parent)
     elif command == "train" and arguments[1].endswith(".yaml"):

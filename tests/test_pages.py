@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -96,3 +97,11 @@ def test_pictures_are_made_by_a_command(tmp_path: Path) -> None:
     for draw in script.DRAWN.values():
         draw(tmp_path / "x.png")
         assert (tmp_path / "x.png").stat().st_size > 10_000
+
+
+def test_every_extra_is_explained() -> None:
+    extras = tomllib.loads((pages.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "optional-dependencies"
+    ]
+    explained = set(re.findall(r"`(\w+)`", PAGES["docs/install.md"].read_text(encoding="utf-8")))
+    assert set(extras) - explained == set()

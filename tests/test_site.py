@@ -38,24 +38,11 @@ class Reader(HTMLParser):
         self.loaded += [given[name] for name in ("src", "srcset", "data", "poster") if name in given]
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
+def test_the_site(tmp_path: Path) -> None:
+    """One test, so that it is built once, however many processes share the tests."""
+    site = tmp_path / "html"
     run = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "sphinx",
-            "-q",
-            "-W",
-            "--keep-going",
-            "-b",
-            "html",
-            "-d",
-            folder / "cache",
-            "docs",
-            folder / "html",
-        ],
+        [sys.executable, "-m", "sphinx", "-qW", "--keep-going", "-b", "html", "-d", tmp_path / "cache", "docs", site],
         cwd=ROOT,
         env={**os.environ, "NO_COLOR": "1", "OMP_NUM_THREADS": "1"},
         capture_output=True,
@@ -63,21 +50,20 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=False,
     )
     assert run.returncode == 0, run.stderr
-    return folder / "html"
+    pages = {path: Reader(path) for path in site.rglob("*.html")}
+    check_pages(site)
+    check_links(site, pages)
+    check_resources(site, pages)
+    check_content(site)
 
 
-@pytest.fixture(scope="module")
-def pages(site: Path) -> dict[Path, Reader]:
-    return {path: Reader(path) for path in site.rglob("*.html")}
-
-
-def test_all_pages_are_there(site: Path) -> None:
+def check_pages(site: Path) -> None:
     names = [p.relative_to(ROOT / "docs").with_suffix(".html") for p in (ROOT / "docs").rglob("*.md")]
     assert len(names) > 20
     assert [str(name) for name in names if not (site / name).is_file()] == []
 
 
-def test_links_lead_somewhere(site: Path, pages: dict[Path, Reader]) -> None:
+def check_links(site: Path, pages: dict[Path, Reader]) -> None:
     wrong = []
     for path, page in pages.items():
         for link in [*page.links, *page.loaded]:
@@ -92,7 +78,8 @@ def test_links_lead_somewhere(site: Path, pages: dict[Path, Reader]) -> None:
     assert wrong == []
 
 
-def test_nothing_is_loaded_from_elsewhere(site: Path, pages: dict[Path, Reader]) -> None:
+def check_resources(site: Path, pages: dict[Path, Reader]) -> None:
+    """Nothing is loaded from elsewhere."""
     loaded = {link for page in pages.values() for link in page.loaded}
     assert any(link.endswith(".css") or ".css?" in link for link in loaded)
     assert [link for link in loaded if urlsplit(link).netloc] == []
@@ -102,7 +89,8 @@ def test_nothing_is_loaded_from_elsewhere(site: Path, pages: dict[Path, Reader])
     assert styles == []
 
 
-def test_equations_and_public_names_are_there(site: Path) -> None:
+def check_content(site: Path) -> None:
+    """Equations, public names, and an index for the search."""
     assert "<mfrac>" in (site / "layer.html").read_text()
     api = "".join(path.read_text() for path in (site / "api").glob("*.html"))
     for name in (
@@ -117,8 +105,4 @@ def test_equations_and_public_names_are_there(site: Path) -> None:
         "models.create",
     ):
         assert f'id="n3net.{name}"' in api
-
-
-def test_search_finds_a_word(site: Path) -> None:
-    index = (site / "searchindex.js").read_text()
-    assert "winograd" in index
+    assert "winograd" in (site / "searchindex.js").read_text()

@@ -68,16 +68,16 @@ def test_links_that_lead_nowhere_and_pipes(run: Any) -> None:
 def test_an_exception_that_nobody_thought_of(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from n3net.restoration import denoising
 
-    before = denoising.noise_levels
+    before = denoising.weights_for
 
     def odd(pixels: Any, peak: Any = None) -> Any:
         if pixels.shape[0] == 17:
             raise ZeroDivisionError("what now?")
         return before(pixels, peak)
 
-    monkeypatch.setattr(denoising, "noise_levels", odd)
+    monkeypatch.setattr(denoising, "weights_for", odd)
     Image.fromarray(np.zeros((17, 18), np.uint8)).save("in/b.png")
-    code, _, err = run("denoise", "in", "-o", "out")
+    code, _, err = run("denoise", "in", "-o", "out", "--white-noise")
     assert code == 1
     assert "in/b.png: ZeroDivisionError at test_hostile.py:" in err
     assert "what now?; not expected, please report it" in err

@@ -16,7 +16,7 @@ def test_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = Path("lr=1e-3/best.safetensors")
     path.parent.mkdir()
     path.touch()
-    for model in (f"{path}", f"nn3d:{path}", f"{path}+mutual"):
+    for model in (f"{path}", f"nn3d:{path}", f"{path}+mutual", f"{path}+best"):
         assert split_label(model) == ("", model)
         assert split_label(f"mine={model}") == ("mine", model)
         assert split_label(f"k=7={model}") == ("k=7", model)

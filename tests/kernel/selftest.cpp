@@ -323,11 +323,18 @@ template <class T> void test_convolution(int64_t batch, int64_t height, int64_t 
                                   to * width * height, to * width, to, threads};
     KERNEL(conv_weight_gradient, &sizes, xt.data(), gt.data(), gw.data());
     Numbers expected_gradient;
-    for (size_t i = 0; i < first.size(); ++i) {  // linear in the weights: its gradient is what a single weight gives
-        Numbers single(first.size());
-        single[i] = 1;
-        expected_gradient.push_back(inner_product(g, literal_convolution(batch, height, width, from, to, x, single)));
-    }
+    const auto channel = [&](const Numbers &of, int64_t count, int64_t which) {
+        Numbers out;
+        for (int64_t i = which; i < pixels * count; i += count) out.push_back(of[i]);
+        return out;
+    };
+    for (int64_t i = 0; i < to * from; ++i)
+        for (int64_t u = 0; u < 9; ++u) {  // linear in the weights: its gradient is what a single weight gives
+            Numbers single(9);
+            single[u] = 1;
+            const auto given = literal_convolution(batch, height, width, 1, 1, channel(x, from, i % from), single);
+            expected_gradient.push_back(inner_product(channel(g, to, i / from), given));
+        }
     expect_close("conv_weight_gradient", gw, expected_gradient, TOLERANCE<T>);
 }
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image, ImageDraw
 
 import n3net
 from n3net.noise.kind import kind_of_noise
@@ -85,6 +86,17 @@ def test_hardly_any_noise_is_left_alone() -> None:
     assert found.camera
     assert "hardly any" in found.why
     assert np.abs(n3net.denoise(clean).astype(int) - clean).mean() < 0.5
+
+
+def test_drawings_are_left_as_they_are() -> None:
+    sheet = Image.new("RGB", (160, 120), (240, 240, 250))
+    pen = ImageDraw.Draw(sheet)
+    for line in range(7):
+        pen.text((4, 4 + 16 * line), "The quick brown fox jumps over it", fill=(30, 30, 60))
+    drawn = np.asarray(sheet)
+    assert "drawn" in kind_of_noise(drawn).why
+    assert np.array_equal(n3net.denoise(drawn), drawn)
+    assert "drawn" not in kind_of_noise(eight(drawn / 255 + white(5, drawn.shape))).why
 
 
 @pytest.mark.parametrize("shape", [(5, 5), (1, 40), (8, 8), (9, 30, 3)])

@@ -107,6 +107,7 @@ CLAIMS = (
         (
             Question("mAP@20 of match over match-cnnet, RANSAC, a scene of the training", stated="known-scenes"),
             Question("mAP@20 of match over match-cnnet, RANSAC, entry-P10", stated="unknown-scenes"),
+            Question("the same on hard pairs of it, one seed of each", stated="hard-pairs"),
         ),
     ),
     Claim(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from n3net.errors import UserError
-from n3net.evaluation.names import split_label
+from n3net.evaluation.names import BEST, split_label
 from n3net.methods.registry import METHODS, find
 from n3net.weights.record import recorded_range
 
@@ -39,9 +39,15 @@ class Method:
 
 
 def method(name: str) -> Method:
-    """A method by name: of :data:`CLASSICAL` or :mod:`n3net.methods`, or what :func:`n3net.load` takes."""
+    """A method by name: of :data:`CLASSICAL` or :mod:`n3net.methods`, or what :func:`n3net.load` takes.
+
+    With ``+best`` behind it, the mean of eight orientations, as ``n3net denoise --best`` has it.
+    """
     label, name = split_label(name)
     label = label or name
+    if name.endswith(BEST):
+        one = method(name.removesuffix(BEST))
+        return replace(one, name=label, run=_all_ways(one.run))
     if name in CLASSICAL:
         return Method(label, CLASSICAL[name]())
     if name in METHODS:
@@ -83,6 +89,20 @@ def in_tiles(
 def trained_for(record: dict[str, Any]) -> tuple[float, float] | None:
     """Lowest and highest noise level that a training record names."""
     return recorded_range(record, "sigma")
+
+
+def _all_ways(run: Run) -> Run:
+    """The mean over an image in four turns, and mirrored."""
+
+    def mean(noisy: Tensor, sigma: Any) -> Tensor:
+        total = torch.zeros_like(noisy)
+        for turns in range(4):
+            for axes in ((), (2,)):
+                out = run(noisy.rot90(turns, (1, 2)).flip(axes).contiguous(), sigma)
+                total += out.flip(axes).rot90(-turns, (1, 2))
+        return total / 8
+
+    return mean
 
 
 def _noisy() -> Run:

@@ -8,7 +8,7 @@ from pathlib import Path
 from n3net.errors import UserError
 from n3net.weights.store import NN3D
 
-MUTUAL = "+mutual"  # after weights: what else is done
+MUTUAL, BEST = "+mutual", "+best"  # after weights: what else is done
 
 
 def split_label(name: str) -> tuple[str, str]:
@@ -22,7 +22,8 @@ def split_label(name: str) -> tuple[str, str]:
 
 
 def _is_file(model: str) -> bool:
-    parts = model.removeprefix(NN3D).split(",") if model.startswith(NN3D) else [model.removesuffix(MUTUAL)]
+    weights = model.removesuffix(MUTUAL).removesuffix(BEST)
+    parts = weights.removeprefix(NN3D).split(",") if weights.startswith(NN3D) else [weights]
     return Path(model).is_file() or all(Path(part).is_file() for part in parts)
 
 

@@ -6,6 +6,8 @@ denoising and JPEG take away what is fine. So it is asked, in the calmest patche
 strong in middle frequencies as it is in high ones; and whether the colours err each on its own or all alike, as where
 white noise was compressed. Noise too weak to be asked is taken for a camera's, as white noise so weak needs no removal.
 
+Drawings and pictures of screens have none: in most of their patches most pixels are the same as their neighbours.
+
 That noise depends on brightness does not tell the two apart: that of a sensor does so before development, too.
 """
 
@@ -26,6 +28,7 @@ PATCHES = 12_000  # that are looked at
 CALM = 0.02  # part of the patches that is used at least
 FEWEST = 100  # patches that are used at least
 WEAK = 1.0  # gray levels in high frequencies below which noise is not asked
+SAME = 0.55  # part of a patch's pixels that are as their neighbours, in half of a drawing's patches at least
 ALIKE = 1.25  # noise of middle frequencies against that of high ones from which on neighbours err alike
 SHARED = 1.6  # variance of the mean over colours, against that of independent ones, from which on they err alike
 
@@ -71,6 +74,8 @@ def kind_of_noise(image: Array, peak: float | None = None) -> Kind:
     channels = [image] if image.ndim == 2 else [image[..., c] for c in range(image.shape[2])]
     if min(image.shape[:2]) < PATCH:
         return Kind(False, False, "too small to tell")
+    if is_drawn(image, peak):
+        return Kind(False, False, "drawn, hardly any")
     patches = [
         patches_of(channel, PATCH, PATCHES).astype(np.float32) / np.float32(peak) for channel in channels
     ]  # (N, size²)
@@ -91,6 +96,18 @@ def kind_of_noise(image: Array, peak: float | None = None) -> Kind:
     if colors >= SHARED:
         return Kind(False, True, "pixels err independently, their colours alike", *measured)
     return Kind(False, False, "pixels err independently", *measured)
+
+
+def is_drawn(image: Array, peak: float) -> bool:
+    """Whether pixels are as their neighbours where an image is neither one colour, nor black or white."""
+    channels = [image] if image.ndim == 2 else [image[..., c] for c in range(image.shape[2])]
+    same = np.logical_and.reduce([c[:, 1:] == c[:, :-1] for c in channels])  # (H, W - 1)
+    clipped = np.logical_and.reduce([(c[:, 1:] <= 0) | (c[:, 1:] >= peak) for c in channels])
+    if min(same.shape) < PATCH:
+        return False
+    share, cut = (patches_of(x, PATCH, PATCHES).mean(1) for x in (same & ~clipped, clipped))  # (N,)
+    asked = share[(cut < 0.1) & (share < 1)]
+    return len(asked) >= FEWEST and float(np.median(asked)) > SAME
 
 
 def _least_clipped(patches: list[Array]) -> npt.NDArray[np.intp]:

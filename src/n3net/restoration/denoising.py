@@ -15,7 +15,7 @@ from n3net.io.arrays import as_image, white_of
 from n3net.models.interface import Model
 from n3net.models.preparing import prepare
 from n3net.noise.curve import noise_map
-from n3net.noise.kind import kind_of_noise
+from n3net.noise.kind import is_drawn, kind_of_noise
 from n3net.noise.white import estimate_sigma
 from n3net.restoration.running import Array, Progress, place, run, share
 from n3net.restoration.tiles import Part
@@ -204,7 +204,10 @@ def _turned(image: Array, way: int) -> Array:
 
 def noise_levels(image: Array, peak: float | None = None) -> tuple[float, ...]:
     """The estimated noise level of each channel, only one where all are the same."""
-    return estimate_sigma(_one_of_same(image), peak)
+    image = _one_of_same(image)
+    if is_drawn(image, white_of(image, peak)):
+        return (0.0,) * (1 if image.ndim == 2 else image.shape[2])
+    return estimate_sigma(image, peak)
 
 
 def _steps(

@@ -163,6 +163,28 @@ def test_vmap_over_layers() -> None:
     torch.testing.assert_close(ours, expected)
 
 
+@pytest.mark.parametrize("name", ["conv3x3", "norm_statistics", "select"])
+def test_vmap_of_nothing(name: str) -> None:
+    first, *rest = arguments(name, torch.float32)
+
+    def shapes(count: int) -> list[torch.Size]:
+        out = torch.vmap(lambda x: OPERATORS[name](x, *rest))(first.expand(count, *first.shape))
+        return [x.shape[1:] for x in ([out] if isinstance(out, Tensor) else out) if len(x) == count]
+
+    assert shapes(0) == shapes(1) != []
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_autocast_changes_nothing(name: str) -> None:
+    given, operator = arguments(name, torch.float32), OPERATORS[name]
+    expected = operator(*given)
+    half = [x.bfloat16() if isinstance(x, Tensor) and x.is_floating_point() else x for x in given]
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(operator(*given), expected, rtol=0, atol=0)
+        with pytest.raises(ValueError, match="float32 and float64, not "):
+            operator(*half)
+
+
 def test_compiled_training_in_one_graph() -> None:
     net = create("dncnn-6x2").double().train()
     assert accelerate(net) > 2

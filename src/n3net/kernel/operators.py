@@ -103,10 +103,22 @@ class Operator:
             if isinstance(x, list | tuple):
                 dims = dim if isinstance(dim, list | tuple) else [dim] * len(x)
                 return [at(i, *pair) for pair in zip(x, dims, strict=True)]
-            return x.select(dim, i) if isinstance(x, Tensor) and dim is not None else x
+            if not isinstance(x, Tensor):
+                return x
+            if count == 0:  # only shapes can be told
+                return x.new_empty([n for d, n in enumerate(x.shape) if d != dim], device="meta")
+            return x if dim is None else x.select(dim, i)
 
-        out = [self.overload(*(at(i, x, dim) for x, dim in zip(arguments, in_dims, strict=True))) for i in range(count)]
-        return torch.stack(out) if isinstance(out[0], Tensor) else tuple(map(torch.stack, zip(*out, strict=True)))
+        out = [
+            self.overload(*(at(i, x, dim) for x, dim in zip(arguments, in_dims, strict=True)))
+            for i in range(max(count, 1))
+        ]
+
+        def stacked(*results: Tensor) -> Tensor:
+            first = results[0]
+            return torch.stack(results) if count else torch.empty((0, *first.shape), dtype=first.dtype)
+
+        return stacked(*out) if isinstance(out[0], Tensor) else tuple(map(stacked, *out))
 
     def _at_once(self, count: int, in_dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> Any:
         """All of the mapped dimension, moved to the front."""

@@ -26,6 +26,8 @@ from selenium.webdriver import ActionChains, Keys  # noqa: E402
 from selenium.webdriver.common.actions.wheel_input import ScrollOrigin  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 
+from dng import LEVEL, noisy, scene, write_test_dng  # noqa: E402
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 CHROMEDRIVER = shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(
@@ -275,6 +277,21 @@ def test_the_download_is_what_the_command_writes(
     source = tmp_path / name
     source.write_bytes(content)
     command(page.server, *options, str(source))
+    [target] = [path for path in tmp_path.iterdir() if path != source]
+    assert found.name == target.name
+    assert found.read_bytes() == target.read_bytes()
+
+
+def test_a_raw_file_is_previewed_and_becomes_what_the_command_makes(page: Page, tmp_path: Path) -> None:
+    pytest.importorskip("rawpy", reason="needs the extra raw")
+    pytest.importorskip("tifffile", reason="needs the extra images")
+    source = write_test_dng(tmp_path / "night.dng", noisy(scene()), profile=(LEVEL.a, LEVEL.b))
+    page.add({"night.dng": source.read_bytes()})
+    page.wait(lambda: page.told() == "previewed", "a preview")
+    page.one(".settings .button.main").click()
+    page.wait(lambda: page.told() == "done", "the whole")
+    found = page.download(".row-actions button[title=Download]")
+    command(page.server, "denoise", str(source))
     [target] = [path for path in tmp_path.iterdir() if path != source]
     assert found.name == target.name
     assert found.read_bytes() == target.read_bytes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +61,9 @@ class RawPhoto:
 
     def develop(self, bits: int = 16, auto_bright: bool = False) -> Picture:
         """LibRaw's development of the mosaic as it is now: camera's white balance and colours, sRGB, upright."""
-        from PIL import ImageCms
-
         what = self.path.resolve(), self.mosaic, self._decoded.saturation, bits, auto_bright
         pixels = _libraw(libraw.develop, self.mosaic.size, *what)
-        profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-        return Picture(pixels, None, "TIFF", Metadata(self.exif(orientation=False), profile))
+        return Picture(pixels, None, "TIFF", Metadata(self.exif(orientation=False), _srgb()))
 
     def exif(self, orientation: bool) -> bytes:
         """What the file says about the photograph; the little that LibRaw knows where the file is not like TIFF."""
@@ -93,6 +91,14 @@ class RawPhoto:
     def flip(self) -> int:
         """The orientation by its number in EXIF."""
         return {0: 1, 3: 3, 5: 8, 6: 6}.get(self._decoded.flip, 1)
+
+
+def _srgb() -> bytes:
+    """A colour profile of sRGB, the same bytes at any time: littleCMS writes the hour of its making into it."""
+    from PIL import ImageCms
+
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    return profile[:24] + struct.pack(">6H", 2000, 1, 1, 0, 0, 0) + profile[36:]
 
 
 def _libraw(function: Any, pixels: int, *args: Any) -> Any:

@@ -137,7 +137,7 @@ def _read_header(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     with path.open("rb") as file:
         start = file.read(8)
         length = int.from_bytes(start, "little")
-        if size < 8 or start[:2] in (b"PK", b"\x80\x02"):
+        if size < 8 or start[:2] in (b"PK", b"\x80\x02") or length >= 2**40:  # letters, or another format's first bytes
             raise UserError(f"{path}: not a safetensors file; files of other programs need 'n3net weights import'")
         if length > min(size - 8, MAX_HEADER):
             raise UserError(

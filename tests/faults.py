@@ -70,14 +70,17 @@ class Process:
     def __init__(self, *arguments: str | Path, limits: Callable[[], None] = lambda: None) -> None:
         self._output = tempfile.TemporaryFile()  # noqa: SIM115
         self.code: int | None = None
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS[1:])  # none may leave the child by this process's own way out
         self.pid = os.fork()
         if self.pid:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS[1:])
             return
         code = 99
         try:
             for number in SIGNALS[1:]:
                 signal.signal(number, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS[1:])
             for stream in (1, 2):
                 os.dup2(self._output.fileno(), stream)
             from n3net import cli
@@ -233,11 +236,12 @@ def killed_trainings(bench: Bench, moments: int) -> Found:
     """Killed at random moments, over and over, and continued until they are done."""
     found, runs = Found(), 0
     while found["moments"] < moments:
-        run = bench.root / f"killed-run-{runs}"
+        run, patience = bench.root / f"killed-run-{runs}", 0.8 * bench.train_seconds
         runs += 1
         while True:
             process, number = bench.train(run), bench.random.choice(SIGNALS)
-            ended = process.wait(bench.random.uniform(0, 0.8 * bench.train_seconds))
+            ended = process.wait(bench.random.uniform(0, patience))
+            patience *= 1.1  # on a machine that has become busy, none would reach its first checkpoint
             if not ended:
                 os.kill(process.pid, number)
                 found["moments"] += 1

@@ -88,7 +88,8 @@ class Page:
 
 def jpeg(height: int, width: int) -> bytes:
     file = io.BytesIO()
-    Image.fromarray(picture(height, width, 3)).save(file, "JPEG", quality=92)
+    # Colours at full resolution: otherwise they share their noise, which is then removed by a gray network from each.
+    Image.fromarray(picture(height, width, 3)).save(file, "JPEG", quality=92, subsampling=0)
     return file.getvalue()
 
 

@@ -77,7 +77,7 @@ def test_an_exception_that_nobody_thought_of(run: Any, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(denoising, "weights_for", odd)
     Image.fromarray(np.zeros((17, 18), np.uint8)).save("in/b.png")
-    code, _, err = run("denoise", "in", "-o", "out", "--white-noise")
+    code, _, err = run("denoise", "in", "-o", "out")
     assert code == 1
     assert "in/b.png: ZeroDivisionError at test_hostile.py:" in err
     assert "what now?; not expected, please report it" in err

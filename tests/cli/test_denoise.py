@@ -40,6 +40,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save(directory / "color.safetensors", keeps_everything(3))
     torch.manual_seed(0)
     save(directory / "upscaler.safetensors", create("vdsr", depth=2, features=4))
+    save(directory / "fast.safetensors", create("n3net-fast", channels=3, noise_map=True, features=4, depth=2))
     save(directory / "random.safetensors", create("n3net", features=8, depth=2, noise_map=True))
     return directory
 
@@ -396,3 +397,27 @@ def test_the_kind_of_noise_is_seen_and_said(tmp_path: Path, monkeypatch: pytest.
         assert words in out
     code, _, err = command("denoise", "white.png", "--real", "--white-noise", "-o", "no.png")
     assert (code, "give one of them" in err) == (2, True)
+
+
+@pytest.mark.parametrize("shape", [(41, 52), (41, 52, 3)])
+def test_fast_is_the_network_of_that_name(run: Any, weights: Path, shape: tuple[int, ...]) -> None:
+    save_image(Path("a.png"), picture(*shape))
+    assert run("a.png", "-o", "fast.png", "--fast", "--sigma", "25")[0] == 0
+    assert run("a.png", "-o", "named.png", "--model", str(weights / "fast.safetensors"), "--sigma", "25")[0] == 0
+    np.testing.assert_array_equal(read_image(Path("fast.png")).pixels, read_image(Path("named.png")).pixels)
+
+
+def test_fast_says_that_it_does_not_know_a_cameras_noise(run: Any) -> None:
+    rng = np.random.default_rng(0)
+    noise = rng.normal(0, 20, (64, 64))
+    for name, pixels in (("camera", noise + np.roll(noise, 1, 0)), ("white", noise)):
+        save_image(Path(f"{name}.png"), np.clip(128 + pixels, 0, 255).astype(np.uint8))
+        assert ("better without --fast" in run(f"{name}.png", "--fast")[1]) == (name == "camera")
+
+
+@pytest.mark.parametrize("other", [("--model", "gray"), ("--real",)])
+def test_fast_stands_alone(run: Any, other: tuple[str, ...]) -> None:
+    save_image(Path("a.png"), picture(41, 52))
+    code, _, error = run("a.png", "--fast", *other)
+    assert code == 2
+    assert f"leave out {other[0]}" in error

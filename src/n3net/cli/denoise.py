@@ -81,6 +81,12 @@ def command(
             "for a camera's. Not for raw files.",
         ),
     ] = False,
+    fast: Annotated[
+        bool,
+        typer.Option(
+            "--fast", help="A network at half resolution: a little worse, in a fifth of the time. For white noise."
+        ),
+    ] = False,
     noise: Annotated[
         tuple[float, float] | None,
         typer.Option(
@@ -129,7 +135,12 @@ def command(
     """
     from n3net.jobs.denoising import Denoise
     from n3net.jobs.work import Files
+    from n3net.restoration.denoising import FAST
 
+    if fast and (model is not None or real):
+        given = "--model" if model is not None else "--real"
+        raise UserError(f"--fast: is a network of its own, for white noise; leave out {given}")
+    model = FAST if fast else model
     work = Denoise(model, sigma, real, white_noise, noise, bayer, auto_bright, strength, best, tile, device)
     files = Files(force, compare, reference, quality, white, max_megapixels)
     jobs = plan(inputs, output, work, files, raw=True)
@@ -141,6 +152,7 @@ def command(
             "--real": real,
             "--white-noise": white_noise,
             "--best": best,
+            "--fast": fast,
             "--white": white is not None and reference is None,
         },
     )

@@ -88,13 +88,15 @@ class Denoise(Work):
 
     def choose(self, picture: Picture) -> tuple[bool, str | None, str]:
         """Whether noise is taken for a camera's; where nobody said so, the weights, too, and what was seen."""
-        from n3net.restoration.denoising import PHOTO, is_for_photographs, weights_for
+        from n3net.restoration.denoising import FAST, PHOTO, is_for_photographs, weights_for
 
         if self.real or self.white_noise or self.sigma is not None:
             return self.real, None, ""
-        if self.model is not None:
+        if self.model not in (None, FAST):
             return self._given is not None and is_for_photographs(self._given), None, ""
         weights, why = weights_for(picture.pixels, picture.peak)
+        if self.model == FAST:
+            return False, None, f"{why}, which {FAST} does not know: better without --fast" if weights == PHOTO else why
         return weights == PHOTO, weights, why
 
     def _white(self, picture: Picture, model: Any, progress: Progress) -> tuple[Any, str]:

@@ -28,6 +28,7 @@ Sigma = float | Sequence[float] | Array
 
 GRAY, COLOR = "gray", "color"  # names of the weights that are used by default for white noise
 PHOTO = "photo"  # those for the noise of cameras, and the task that such weights were trained for
+FAST = "fast"  # those at half resolution, for gray and colour
 WAYS = 8  # orientations of an image: turned by 0, 90, 180, 270 degrees, and these mirrored
 
 

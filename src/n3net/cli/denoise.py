@@ -84,7 +84,8 @@ def command(
     fast: Annotated[
         bool,
         typer.Option(
-            "--fast", help="A network at half resolution: 0.1 to 0.15 dB worse, in a fifth of its time. For white noise."
+            "--fast",
+            help="A network at half resolution: 0.1 to 0.15 dB worse, in a fifth of its time. For white noise.",
         ),
     ] = False,
     noise: Annotated[

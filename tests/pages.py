@@ -26,6 +26,8 @@ import numpy as np
 import torch
 from PIL import Image
 
+from scripts import script
+
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "src/n3net/weights/files").glob("*.md")])
 
@@ -350,12 +352,7 @@ def spec_of(module: str) -> str:
 
 def pictures() -> ModuleType:
     """The script docs/pictures.py."""
-    spec = importlib.util.spec_from_file_location("pictures", ROOT / "docs" / "pictures.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script(ROOT / "docs" / "pictures.py")
 
 
 def run_python(page: Page) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -10,17 +9,14 @@ from types import ModuleType
 
 import pytest
 
+from scripts import script
+
 FOLDER = Path(__file__).parents[1] / "examples"
 DATA = Path(os.environ.get("N3NET_DATA", FOLDER.parents[1] / "shared" / "data"))
 
 
 def example(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"example_{name}", FOLDER / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script(FOLDER / f"{name}.py")
 
 
 def test_recall(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def command(
         bool,
         typer.Option(
             "--fast",
-            help="A network at half resolution: 0.1 to 0.15 dB worse, in a fifth of its time. For white noise.",
+            help="A network at half resolution: 0.1 to 0.15 dB worse, in a quarter of its time. For white noise.",
         ),
     ] = False,
     noise: Annotated[
